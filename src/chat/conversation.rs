@@ -1,0 +1,185 @@
+//! A conversation: a tree of messages, of which one path is shown. It is the fold of its journal's entries.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::journal::Entry;
+use super::metrics::Made;
+use super::sampling::Sampling;
+
+/// Names a conversation and its file: ASCII letters, digits and dashes only.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ConversationId(String);
+
+impl ConversationId {
+    /// An id from the time (Unix milliseconds) and a number that differs between processes; ids sort by time.
+    pub fn new(now_ms: i64, salt: u32) -> Self {
+        Self(format!("{now_ms:013}-{salt:08x}"))
+    }
+
+    /// The id in that text, if it is one.
+    pub fn parse(text: &str) -> Option<Self> {
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
+        (!text.is_empty() && text.len() <= 64 && text.chars().all(plain)).then(|| Self(text.to_owned()))
+    }
+
+    /// The id as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ConversationId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Names a message within its conversation; larger ids are younger.
+pub type MessageId = u32;
+
+/// Who wrote a message. The system prompt is not a message but a property of the conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// The system prompt, where roles name the owner of KV cells or of a part of the prompt.
+    System,
+    /// The person.
+    User,
+    /// The model.
+    Assistant,
+}
+
+/// Whether a message is whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MessageState {
+    /// Whole, or an answer that ended (`Made::finish` says how).
+    #[default]
+    Complete,
+    /// An answer that is still being written, or was when everything died.
+    Open,
+}
+
+/// One message.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Message {
+    /// Its id.
+    pub id: MessageId,
+    /// The message that it answers or follows.
+    pub parent: Option<MessageId>,
+    /// Who wrote it.
+    pub role: Role,
+    /// What it says.
+    pub text: String,
+    /// When it was begun, Unix milliseconds.
+    #[serde(default)]
+    pub at: i64,
+    /// Whether it is whole.
+    #[serde(default)]
+    pub state: MessageState,
+    /// How an answer was made; there when it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub made: Option<Made>,
+}
+
+/// A conversation as its journal tells it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Conversation {
+    /// Its id.
+    pub id: ConversationId,
+    /// When it was begun, Unix milliseconds.
+    pub created: i64,
+    /// Its title; none until the first question or a rename gives one.
+    pub title: Option<String>,
+    /// The system prompt; empty for none.
+    pub system: String,
+    /// The settings of the next answer.
+    pub sampling: Sampling,
+    /// Every message, in the order of their entries; ids need not be dense.
+    pub messages: Vec<Message>,
+    /// The last message of the path that is shown.
+    pub head: Option<MessageId>,
+    /// What stands in the input box and was not sent.
+    pub draft: String,
+}
+
+impl Conversation {
+    /// An empty conversation.
+    pub fn new(id: ConversationId, created: i64, sampling: Sampling) -> Self {
+        Self {
+            id,
+            created,
+            title: None,
+            system: String::new(),
+            sampling,
+            messages: Vec::new(),
+            head: None,
+            draft: String::new(),
+        }
+    }
+
+    /// The message of that id.
+    pub fn message(&self, id: MessageId) -> Option<&Message> {
+        // Ids are given in order, so nearly always the message stands at its id.
+        let at = self.messages.binary_search_by_key(&id, |m| m.id);
+        match at {
+            Ok(i) => self.messages.get(i),
+            Err(_) => self.messages.iter().find(|m| m.id == id),
+        }
+    }
+
+    fn message_mut(&mut self, id: MessageId) -> Option<&mut Message> {
+        self.messages.iter_mut().rev().find(|m| m.id == id)
+    }
+
+    /// The next free message id.
+    pub fn next_id(&self) -> MessageId {
+        self.messages.iter().map(|m| m.id).max().map_or(1, |id| id.saturating_add(1))
+    }
+
+    /// The path that is shown: from the first message to the head. Ends early at a parent that is missing
+    /// or not older than its child, so that a damaged file cannot make it loop.
+    pub fn path(&self) -> Vec<&Message> {
+        let mut path = Vec::new();
+        let mut next = self.head;
+        while let Some(message) = next.and_then(|id| self.message(id)) {
+            path.push(message);
+            next = message.parent.filter(|p| *p < message.id);
+        }
+        path.reverse();
+        path
+    }
+
+    /// Applies one entry of the journal. Entries about messages that are not there change nothing.
+    pub fn apply(&mut self, entry: &Entry) {
+        match entry {
+            Entry::Header { .. } | Entry::Unknown => {}
+            Entry::Message(message) => {
+                match self.messages.iter_mut().find(|m| m.id == message.id) {
+                    Some(old) => *old = message.clone(),
+                    None => self.messages.push(message.clone()),
+                }
+                self.head = Some(message.id);
+            }
+            Entry::Append { id, text } => {
+                if let Some(message) = self.message_mut(*id) {
+                    message.text.push_str(text);
+                }
+            }
+            Entry::Done { id, made } => {
+                if let Some(message) = self.message_mut(*id) {
+                    message.state = MessageState::Complete;
+                    message.made = Some(made.clone());
+                }
+            }
+            Entry::Head { id } => self.head = id.filter(|id| self.message(*id).is_some()),
+            Entry::Title { text } => self.title = Some(text.clone()),
+            Entry::System { text } => self.system.clone_from(text),
+            Entry::Sampling { sampling } => self.sampling = sampling.clone().sanitised(),
+            Entry::Draft { text } => self.draft.clone_from(text),
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! The lines of a conversation file, and what the app asks of the store and hears from it.
+
+use serde::{Deserialize, Serialize};
+
+use super::conversation::{Conversation, ConversationId, Message, MessageId};
+use super::metrics::Made;
+use super::sampling::Sampling;
+
+/// The format that this program writes; a file of a newer one is opened for reading only.
+pub const JOURNAL_VERSION: u32 = 1;
+
+/// One line of a conversation file. The first line of a file is a header, and only the first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Entry {
+    /// What file this is.
+    Header {
+        /// Format version.
+        version: u32,
+        /// The conversation.
+        id: ConversationId,
+        /// When it was begun, Unix milliseconds.
+        created: i64,
+    },
+    /// A message is there, or is replaced; it becomes the head.
+    Message(Message),
+    /// Text came to an open answer.
+    Append {
+        /// The answer.
+        id: MessageId,
+        /// What came since the last such entry.
+        text: String,
+    },
+    /// An open answer ended.
+    Done {
+        /// The answer.
+        id: MessageId,
+        /// How it was made.
+        made: Made,
+    },
+    /// Another path is shown.
+    Head {
+        /// Its last message; none for an empty path.
+        id: Option<MessageId>,
+    },
+    /// The title changed.
+    Title {
+        /// The new one.
+        text: String,
+    },
+    /// The system prompt changed.
+    System {
+        /// The new one; empty for none.
+        text: String,
+    },
+    /// The settings of the next answer changed.
+    Sampling {
+        /// The new ones.
+        sampling: Sampling,
+    },
+    /// The text in the input box changed.
+    Draft {
+        /// The new one.
+        text: String,
+    },
+    /// Something that a newer program wrote; kept in the file, not understood here.
+    #[serde(other)]
+    Unknown,
+}
+
+/// Whether a conversation that is open here can be changed here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// It is locked by this process.
+    Write,
+    /// It is only read, and this is why.
+    ReadOnly(String),
+}
+
+/// A row of the conversation list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Summary {
+    /// The conversation.
+    pub id: ConversationId,
+    /// Its title, or the beginning of its first question.
+    pub title: String,
+    /// When its file changed last, Unix milliseconds.
+    pub changed: i64,
+    /// How many messages its file holds.
+    pub messages: usize,
+    /// What is wrong with the file, if anything is.
+    pub damage: Option<String>,
+}
+
+/// What the app asks of the store. Requests about one conversation are carried out in their order.
+#[derive(Clone, Debug, PartialEq)]
+pub enum StoreRequest {
+    /// Answered by `Listed`.
+    List,
+    /// Answered by `Opened` or `Failed`. Locks the file if it can. A conversation that was open before and
+    /// is not open in another place stays open until `Close`.
+    Open(ConversationId),
+    /// Makes the file of a new conversation; answered by `Opened` or `Failed`. The conversation may hold
+    /// a draft, a system prompt, settings and messages; all are written.
+    Create(Box<Conversation>),
+    /// Writes entries at the end of an open conversation's file. Without `sync` they may wait in the
+    /// system's cache. With a ticket, `Saved` answers when they are on disk.
+    Append {
+        /// The conversation.
+        id: ConversationId,
+        /// What to write.
+        entries: Vec<Entry>,
+        /// Whether to wait for the disk.
+        sync: bool,
+        /// What `Saved` repeats.
+        ticket: Option<u64>,
+    },
+    /// Gives the lock back.
+    Close(ConversationId),
+    /// Moves the file to the trash folder; answered by `Trashed` or `Failed`.
+    Trash(ConversationId),
+    /// Brings the last trashed file back; answered by `Restored` or `Failed`.
+    Restore(ConversationId),
+    /// Writes a new title into a conversation that need not be open here; answered by `Listed` or `Failed`.
+    Rename(ConversationId, String),
+}
+
+/// What the store answers.
+#[derive(Clone, Debug, PartialEq)]
+pub enum StoreEvent {
+    /// The conversations, youngest change first.
+    Listed(Vec<Summary>),
+    /// A conversation, whether it can be changed, and what had to be cut or passed over in its file.
+    Opened {
+        /// What the file holds.
+        conversation: Box<Conversation>,
+        /// Whether it is ours to change.
+        access: Access,
+        /// One sentence each.
+        notes: Vec<String>,
+    },
+    /// Entries with a ticket are on disk.
+    Saved {
+        /// The conversation.
+        id: ConversationId,
+        /// The ticket.
+        ticket: u64,
+    },
+    /// A write failed; its entries are kept in memory and tried again by themselves.
+    SaveFailed {
+        /// The conversation.
+        id: ConversationId,
+        /// Why, in one sentence with the next step.
+        reason: String,
+    },
+    /// What could not be written is written now.
+    SaveRecovered {
+        /// The conversation.
+        id: ConversationId,
+    },
+    /// The conversation is in the trash folder.
+    Trashed(ConversationId),
+    /// The conversation is back.
+    Restored(ConversationId),
+    /// A request that was not a write failed.
+    Failed {
+        /// The conversation, where there is one.
+        id: Option<ConversationId>,
+        /// What, why, and the next step, in one sentence.
+        reason: String,
+    },
+}

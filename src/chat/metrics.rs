@@ -1,0 +1,92 @@
+//! The figures of one answer. All are taken in the engine where the thing happens; they stay on the message.
+
+use serde::{Deserialize, Serialize};
+
+use super::sampling::Sampling;
+
+/// Why an answer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Finish {
+    /// The model ended it.
+    Stop,
+    /// It reached the longest answer.
+    Length,
+    /// The context is full.
+    ContextFull,
+    /// The user stopped it.
+    Cancelled,
+    /// The engine failed or died; the text so far is kept.
+    Failed,
+}
+
+impl Finish {
+    /// As it stands behind an answer that did not end by itself.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Stop => "complete",
+            Self::Length => "longest answer reached",
+            Self::ContextFull => "context full",
+            Self::Cancelled => "stopped",
+            Self::Failed => "broken off",
+        }
+    }
+}
+
+/// Tokens of one answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Usage {
+    /// Tokens of the prompt, reused ones among them.
+    pub prompt_tokens: u32,
+    /// Tokens of the prompt that were in the KV cache already.
+    pub reused_tokens: u32,
+    /// Tokens of the answer; the end token is not counted.
+    pub completion_tokens: u32,
+}
+
+impl Usage {
+    /// Prompt tokens that were decoded for this answer.
+    pub fn fresh_tokens(&self) -> u32 {
+        self.prompt_tokens.saturating_sub(self.reused_tokens)
+    }
+}
+
+/// Times of one answer in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Timings {
+    /// Loading the model, where this answer waited for it.
+    pub load_ms: f64,
+    /// Decoding the fresh tokens of the prompt.
+    pub prefill_ms: f64,
+    /// From the request's arrival in the engine to the first token.
+    pub ttft_ms: f64,
+    /// From the first token to the last.
+    pub decode_ms: f64,
+    /// `decode_ms / (completion_tokens - 1)`; 0 below two tokens.
+    pub tpot_ms: f64,
+    /// 95th percentile of the gaps between tokens.
+    pub itl_p95_ms: f64,
+    /// `1000 / tpot_ms`; 0 below two tokens.
+    pub tokens_per_second: f64,
+}
+
+/// How an answer was made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Made {
+    /// The model's name.
+    pub model: String,
+    /// The settings at its end.
+    pub sampling: Sampling,
+    /// The seed that was used.
+    pub seed: u32,
+    /// Why it ended.
+    pub finish: Finish,
+    /// Its tokens.
+    #[serde(default)]
+    pub usage: Usage,
+    /// Its times.
+    #[serde(default)]
+    pub timings: Timings,
+}

@@ -1,0 +1,13 @@
+//! What a chat is: messages, sampling settings, figures. Plain data; nothing here does anything.
+
+mod conversation;
+mod journal;
+mod knobs;
+mod metrics;
+mod sampling;
+
+pub use conversation::{Conversation, ConversationId, Message, MessageId, MessageState, Role};
+pub use journal::{Access, Entry, JOURNAL_VERSION, StoreEvent, StoreRequest, Summary};
+pub use knobs::{KNOBS, Kind, Knob, KnobError, Spec};
+pub use metrics::{Finish, Made, Timings, Usage};
+pub use sampling::{Mode, Sampling, Seed};

@@ -1,0 +1,1 @@
+//! Subcommands: arguments in, output out. One file each.

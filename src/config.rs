@@ -1,0 +1,1 @@
+//! Settings in layers: defaults < file < environment < arguments.

@@ -1,0 +1,302 @@
+//! What the engine is asked and what it answers: one JSON object a line, each way.
+//!
+//! ```text
+//! chat                                   engine
+//!  │ Load ─────────────────────────────► │
+//!  │ ◄─────────────── Loading 0.3 … 1.0  │
+//!  │ ◄──────────────────────── Loaded    │   or LoadFailed
+//!  │ Generate{job} ────────────────────► │
+//!  │ ◄──────── Started{reused, fresh}    │   or Failed
+//!  │ ◄──────── Prefill{done, total} …    │
+//!  │ ◄──────── Token{text, gap} …        │
+//!  │ Sampling{job} ────────────────────► │   from the next token on
+//!  │ Cancel{job} ──────────────────────► │
+//!  │ ◄──────── Finished{finish, …}       │   exactly one Finished or Failed a job
+//! ```
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::chat::{Finish, Role, Sampling, Timings, Usage};
+
+/// Names a job; never used twice in the life of a chat.
+pub type JobId = u64;
+
+/// How a context is made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ContextParams {
+    /// Cells of the KV cache; 0 takes the trained length of the model.
+    pub n_ctx: u32,
+    /// Most tokens in one decode call.
+    pub n_batch: u32,
+    /// Compute threads; 0 lets the engine choose by measuring and watching.
+    pub threads: u32,
+    /// Layers on the GPU; −1 for all.
+    pub gpu_layers: i32,
+    /// Keep the whole context of sliding-window layers.
+    pub swa_full: bool,
+}
+
+/// Where a prompt comes from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Prompt {
+    /// A conversation: the system prompt (empty for none) and the turns, oldest first. With a last turn of
+    /// the assistant its text is continued; otherwise a new answer is begun.
+    Chat {
+        /// System prompt.
+        system: String,
+        /// The turns.
+        turns: Vec<Turn>,
+    },
+    /// Text to continue as it stands, without a template.
+    Raw(String),
+    /// Token ids as they are, for benchmarks and tests.
+    Tokens(Vec<i32>),
+}
+
+/// One turn of a prompt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Turn {
+    /// Who.
+    pub role: Role,
+    /// What.
+    pub text: String,
+}
+
+/// What the engine is asked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "request", rename_all = "snake_case")]
+pub enum Request {
+    /// Loads a model in place of the one that is there.
+    Load {
+        /// The GGUF file.
+        path: PathBuf,
+        /// How its context is made.
+        params: ContextParams,
+    },
+    /// Starts a job.
+    Generate {
+        /// Its id.
+        job: JobId,
+        /// What to continue.
+        prompt: Prompt,
+        /// How to choose tokens.
+        sampling: Sampling,
+        /// Go on past the model's end tokens, for benchmarks.
+        #[serde(default)]
+        ignore_eog: bool,
+    },
+    /// New settings for a running job, from its next token on.
+    Sampling {
+        /// The job.
+        job: JobId,
+        /// The settings.
+        sampling: Sampling,
+    },
+    /// Ends a job; what it has is kept.
+    Cancel {
+        /// The job.
+        job: JobId,
+    },
+    /// Forgets every cached token.
+    ClearCache,
+    /// Fixes the threads, or lets the engine choose again with 0.
+    Threads {
+        /// How many.
+        threads: u32,
+    },
+    /// Ends the engine; the end of its input does the same.
+    Shutdown,
+}
+
+/// What is known of a loaded model.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ModelInfo {
+    /// Its name: the file's stem.
+    pub name: String,
+    /// What llama.cpp calls it, such as `llama ?B Q4_1`; may be empty.
+    pub description: String,
+    /// Bytes of its weights.
+    pub weight_bytes: u64,
+    /// Tokens that it was trained on at once.
+    pub n_ctx_train: u32,
+    /// Cells of the context that was made.
+    pub n_ctx: u32,
+    /// Size of its vocabulary.
+    pub n_vocab: u32,
+    /// Bytes that one token takes in the KV cache, over all layers that keep the whole context.
+    pub kv_bytes_per_token: u64,
+    /// Bytes of the whole KV cache, reserved.
+    pub kv_bytes_reserved: u64,
+    /// Type of the KV cache, such as `f16`.
+    pub kv_type: String,
+    /// Whether it has a chat template that can be used; if not, prompts are continued as raw text.
+    pub has_template: bool,
+    /// What is to be said about the model on the screen, one sentence each.
+    pub notes: Vec<String>,
+    /// The device that computes, such as `CPU` or `CUDA0`.
+    pub device: String,
+    /// Threads now in use.
+    pub threads: u32,
+    /// How long loading took, in milliseconds.
+    pub load_ms: f64,
+}
+
+/// Something that went wrong, as the screen says it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Problem {
+    /// What failed and why, one sentence without a full stop.
+    pub what: String,
+    /// What the user can do.
+    pub next: String,
+}
+
+impl Problem {
+    /// A problem and its next step.
+    pub fn new(what: impl Into<String>, next: impl Into<String>) -> Self {
+        Self { what: what.into(), next: next.into() }
+    }
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}. {}", self.what, self.next)
+    }
+}
+
+impl std::error::Error for Problem {}
+
+/// KV cells of a prompt or answer by whose they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cells {
+    /// Of the system prompt and the template before the first turn.
+    pub system: u32,
+    /// Of the person's turns.
+    pub user: u32,
+    /// Of the model's turns, the running answer among them.
+    pub assistant: u32,
+}
+
+impl Cells {
+    /// All of them.
+    #[must_use]
+    pub fn total(&self) -> u32 {
+        self.system + self.user + self.assistant
+    }
+
+    /// Those of one role.
+    pub fn of(&mut self, role: Role) -> &mut u32 {
+        match role {
+            Role::System => &mut self.system,
+            Role::User => &mut self.user,
+            Role::Assistant => &mut self.assistant,
+        }
+    }
+}
+
+/// What the engine answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum EngineEvent {
+    /// First line of every engine.
+    Hello {
+        /// Version of the program.
+        version: String,
+    },
+    /// The model is being loaded.
+    Loading {
+        /// 0 to 1.
+        fraction: f32,
+    },
+    /// The model is there.
+    Loaded(Box<ModelInfo>),
+    /// The model is not there.
+    LoadFailed(Problem),
+    /// A job's prompt is tokenised and its prefill begins.
+    Started {
+        /// The job.
+        job: JobId,
+        /// Tokens of the prompt.
+        prompt_tokens: u32,
+        /// Of them, in the KV cache already.
+        reused_tokens: u32,
+        /// Whose the prompt's tokens are.
+        cells: Cells,
+        /// The seed that is used.
+        seed: u32,
+        /// Why less than expected was reused, or what was changed in the prompt; one sentence each.
+        notes: Vec<String>,
+    },
+    /// A chunk of the prompt is decoded.
+    Prefill {
+        /// The job.
+        job: JobId,
+        /// Fresh tokens decoded so far.
+        done: u32,
+        /// Fresh tokens in all.
+        total: u32,
+        /// Milliseconds since prefill began.
+        ms: f64,
+    },
+    /// A token was chosen.
+    Token {
+        /// The job.
+        job: JobId,
+        /// The text that it completes; may be empty where a character takes several tokens.
+        text: String,
+        /// Tokens of the answer so far.
+        n: u32,
+        /// Milliseconds since the token before; for the first, since the request arrived (TTFT).
+        gap_ms: f64,
+    },
+    /// A job ended.
+    Finished {
+        /// The job.
+        job: JobId,
+        /// Text that was held back as the beginning of a character; usually empty.
+        text: String,
+        /// Why.
+        finish: Finish,
+        /// Its tokens.
+        usage: Usage,
+        /// Its times.
+        timings: Timings,
+        /// The seed that was used.
+        seed: u32,
+        /// The settings at its end.
+        sampling: Sampling,
+        /// Whose the cells of the cache are now.
+        cells: Cells,
+    },
+    /// A job could not be done; nothing more comes of it.
+    Failed {
+        /// The job.
+        job: JobId,
+        /// Why.
+        problem: Problem,
+    },
+    /// The engine computes with another number of threads.
+    Threads {
+        /// How many.
+        threads: u32,
+        /// Why, in a few words.
+        why: String,
+    },
+}
+
+/// What the chat hears of the engine: its lines, and its life.
+#[derive(Clone, Debug, PartialEq)]
+pub enum EngineNews {
+    /// A line of a living engine.
+    Event(EngineEvent),
+    /// A line that is no event; at most the first of a flood is told.
+    Garbage(String),
+    /// The engine is gone. Nothing of it comes after this.
+    Died {
+        /// How it ended, such as `killed by signal 9` or `exit status 1`.
+        how: String,
+        /// The last lines that it wrote to stderr.
+        last_words: Vec<String>,
+    },
+}

@@ -1,0 +1,43 @@
+//! `llmchat`: a terminal chat for local GGUF models in which inference can be seen and steered.
+//!
+//! # The map
+//!
+//! One binary, two processes. The terminal (`llmchat`) draws and saves; its child (`llmchat engine`)
+//! owns llama.cpp. They talk in JSON lines ([`engine::protocol`]), because llama.cpp ends its process on
+//! a failed assertion and nothing that a person wrote may go with it.
+//!
+//! ```text
+//!  keyboard ─┐                                     ┌ reader thread ─► queue
+//!  signals ──┼─► Event ─► app::update ─► Effect ──►│ step loop: gather ─► decode ─► distribute
+//!  engine ───┤                 │                   └ events out
+//!  store ────┘              view::draw
+//! ```
+//!
+//! A token's way: `engine::step` decodes → `engine::strategy` chooses → `engine::serve` writes a line →
+//! `engine::client` reads it → `app` appends it to the message → `text` wraps it → `view` draws it, and
+//! `store` checkpoints it about once a second.
+//!
+//! # Who may use whom (held by `tests/architecture.rs`)
+//!
+//! ```text
+//! text chat              nothing of ours
+//! store model config     chat
+//! paths                  nothing of ours
+//! engine                 chat, model          (llama_cpp_2 appears nowhere else)
+//! app                    chat, text, engine::protocol
+//! view                   app, chat, text
+//! terminal               app
+//! cli, lib.rs            everything; nothing uses them
+//! ```
+
+pub mod app;
+pub mod chat;
+pub mod cli;
+pub mod config;
+pub mod engine;
+pub mod model;
+pub mod paths;
+pub mod store;
+pub mod terminal;
+pub mod text;
+pub mod view;

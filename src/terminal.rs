@@ -1,0 +1,1 @@
+//! The terminal: enter and leave, input thread, signals, clipboard.

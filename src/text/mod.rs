@@ -1,0 +1,1 @@
+//! Words to lines: width, wrapping, sanitising.
