@@ -1,3 +1,5 @@
-//! Parses arguments, runs, prints the error.
-
-fn main() {}
+//! x
+fn main() {
+    llmchat::engine::log::to_stderr();
+    llmchat::engine::serve::serve(std::io::BufReader::new(std::io::stdin()), std::io::stdout()).unwrap();
+}

@@ -113,6 +113,7 @@ impl Sampling {
 
     /// The same settings with every value finite and in range: what is not becomes the default, what is
     /// beyond an end becomes the end.
+    #[must_use]
     pub fn sanitised(mut self) -> Self {
         for spec in &KNOBS {
             let value = self.get(spec.knob);

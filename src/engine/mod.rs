@@ -1,3 +1,19 @@
 //! The only room that knows llama.cpp: the child process, its step loop, and the client that the chat holds.
 
+pub mod client;
+mod job;
+mod load;
+pub mod log;
+mod native;
+mod prompt;
 pub mod protocol;
+mod sampler;
+mod sequences;
+pub mod serve;
+mod step;
+mod threads;
+mod tokens;
+mod utf8;
+
+pub use step::Sink;
+pub use threads::cores;

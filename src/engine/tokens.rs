@@ -1,0 +1,128 @@
+//! Text to tokens and back, with one beginning-of-sequence token and no control token out of anybody's text.
+
+use std::num::NonZeroU16;
+
+use llama_cpp_2::model::LlamaModel;
+use llama_cpp_2::token::LlamaToken;
+use llama_cpp_2::vocab::LlamaVocab;
+
+use super::prompt::Rendered;
+use super::protocol::Cells;
+use super::sequences::Token;
+use crate::chat::Role;
+
+/// A model's vocabulary.
+#[derive(Debug)]
+pub struct Vocabulary<'m> {
+    vocab: LlamaVocab<'m>,
+    controls: Vec<String>,
+}
+
+/// A prompt in tokens.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Encoded {
+    /// The tokens.
+    pub tokens: Vec<Token>,
+    /// Whose they are.
+    pub cells: Cells,
+}
+
+impl<'m> Vocabulary<'m> {
+    /// The vocabulary of a model.
+    pub fn new(model: &'m LlamaModel) -> Self {
+        let vocab = model.vocab();
+        let controls = vocab
+            .tokens()
+            .filter(|t| vocab.is_control(*t) || vocab.is_eog(*t))
+            .filter_map(|t| vocab.text(t).and_then(|text| text.to_str().ok()).map(str::to_owned))
+            .filter(|text| !text.is_empty())
+            .collect();
+        Self { vocab, controls }
+    }
+
+    /// The texts that the tokeniser would turn into control or end tokens.
+    pub fn controls(&self) -> &[String] {
+        &self.controls
+    }
+
+    /// The text of the beginning- and end-of-sequence tokens, as templates use them; empty if there are none.
+    pub fn bos_eos(&self) -> (String, String) {
+        let text = |token: LlamaToken| {
+            let text = (token.0 >= 0).then(|| self.vocab.text(token)).flatten();
+            text.map(|t| t.to_string_lossy().into_owned()).unwrap_or_default()
+        };
+        (text(self.vocab.bos()), text(self.vocab.eos()))
+    }
+
+    /// How many tokens there are.
+    pub fn size(&self) -> u32 {
+        u32::try_from(self.vocab.n_tokens()).unwrap_or(0)
+    }
+
+    /// A token for a decode call whose result nobody reads.
+    pub fn any(&self) -> Token {
+        let bos = self.vocab.bos().0;
+        if self.has(bos) { bos } else { 0 }
+    }
+
+    /// Whether the id is of this vocabulary.
+    pub fn has(&self, token: Token) -> bool {
+        (0..self.vocab.n_tokens()).contains(&token)
+    }
+
+    /// Whether an answer ends with this token.
+    pub fn is_end(&self, token: Token) -> bool {
+        self.vocab.is_eog(LlamaToken(token))
+    }
+
+    /// The bytes that a token adds to an answer; none for control tokens.
+    pub fn bytes(&self, token: Token) -> Vec<u8> {
+        let token = LlamaToken(token);
+        if self.vocab.is_control(token) { Vec::new() } else { self.piece(token, false) }
+    }
+
+    /// The bytes of an ordinary token, `None` for a control token.
+    pub fn plain(&self, token: Token) -> Option<Vec<u8>> {
+        (!self.vocab.is_control(LlamaToken(token))).then(|| self.piece(LlamaToken(token), false))
+    }
+
+    fn piece(&self, token: LlamaToken, special: bool) -> Vec<u8> {
+        self.vocab.token_to_piece(token, special, None::<NonZeroU16>)
+    }
+
+    /// Tokenises a prompt. Each segment is tokenised on its own, so that no control text that somebody wrote
+    /// is ever whole in one of them.
+    pub fn encode(&self, rendered: &Rendered) -> Encoded {
+        let mut tokens: Vec<LlamaToken> = Vec::new();
+        for segment in &rendered.segments {
+            tokens.extend(self.vocab.tokenize(segment.as_bytes(), false, true));
+        }
+        if self.vocab.should_add_bos() {
+            let bos = self.vocab.bos();
+            let there = tokens.iter().take_while(|t| **t == bos).count();
+            tokens.splice(..there, [bos]);
+        }
+        let cells = self.owners(&tokens, rendered);
+        Encoded { tokens: tokens.into_iter().map(|t| t.0).collect(), cells }
+    }
+
+    fn owners(&self, tokens: &[LlamaToken], rendered: &Rendered) -> Cells {
+        let mut cells = Cells::default();
+        let mut owners = rendered.owners.iter();
+        let mut owner = owners.next();
+        let mut at = 0;
+        let beginning = rendered.segments.first().map(String::as_str).unwrap_or_default();
+        for (i, token) in tokens.iter().enumerate() {
+            let piece = self.piece(*token, true);
+            while owner.is_some_and(|(end, _)| at >= *end) {
+                owner = owners.next();
+            }
+            *cells.of(owner.map_or(Role::Assistant, |(_, role)| *role)) += 1;
+            // A token that was put before the text is no part of it.
+            if i > 0 || beginning.as_bytes().starts_with(&piece) {
+                at += piece.len();
+            }
+        }
+        cells
+    }
+}
