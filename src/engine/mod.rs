@@ -1,6 +1,7 @@
 //! The only room that knows llama.cpp: the child process, its step loop, and the client that the chat holds.
 
 pub mod client;
+mod guard;
 mod job;
 mod load;
 pub mod log;
@@ -11,6 +12,7 @@ mod sampler;
 mod sequences;
 pub mod serve;
 mod step;
+pub mod template;
 mod threads;
 mod tokens;
 mod utf8;

@@ -255,10 +255,8 @@ impl<'m> Session<'m> {
 
     fn encode(&self, prompt: Prompt) -> Result<(Encoded, Vec<String>), Problem> {
         let rendered: Rendered = match prompt {
-            Prompt::Chat { system, turns } => {
-                prompt::render(&self.template, &system, &turns, self.vocabulary.controls())?
-            }
-            Prompt::Raw(text) => prompt::raw(&text, self.vocabulary.controls()),
+            Prompt::Chat { system, turns } => prompt::render(&self.template, &system, &turns, self.vocabulary.guard())?,
+            Prompt::Raw(text) => prompt::raw(&text, self.vocabulary.guard()),
             Prompt::Tokens(tokens) => {
                 if tokens.is_empty() || tokens.iter().any(|t| !self.vocabulary.has(*t)) {
                     return Err(Problem::new(

@@ -6,6 +6,7 @@ use llama_cpp_2::model::LlamaModel;
 use llama_cpp_2::token::LlamaToken;
 use llama_cpp_2::vocab::LlamaVocab;
 
+use super::guard::Guard;
 use super::prompt::Rendered;
 use super::protocol::Cells;
 use super::sequences::Token;
@@ -15,7 +16,7 @@ use crate::chat::Role;
 #[derive(Debug)]
 pub struct Vocabulary<'m> {
     vocab: LlamaVocab<'m>,
-    controls: Vec<String>,
+    guard: Guard,
 }
 
 /// A prompt in tokens.
@@ -35,14 +36,13 @@ impl<'m> Vocabulary<'m> {
             .tokens()
             .filter(|t| vocab.is_control(*t) || vocab.is_eog(*t))
             .filter_map(|t| vocab.text(t).and_then(|text| text.to_str().ok()).map(str::to_owned))
-            .filter(|text| !text.is_empty())
-            .collect();
-        Self { vocab, controls }
+            .collect::<Vec<_>>();
+        Self { vocab, guard: Guard::new(controls) }
     }
 
-    /// The texts that the tokeniser would turn into control or end tokens.
-    pub fn controls(&self) -> &[String] {
-        &self.controls
+    /// Keeps the texts that the tokeniser would turn into control or end tokens out of messages.
+    pub fn guard(&self) -> &Guard {
+        &self.guard
     }
 
     /// The text of the beginning- and end-of-sequence tokens, as templates use them; empty if there are none.

@@ -1,0 +1,148 @@
+//! An engine at work for a command without a screen: start it, wait for the model, run jobs one by one.
+
+use std::path::Path;
+use std::sync::mpsc::{self, Receiver};
+
+use crate::chat::{Finish, Sampling, Timings, Usage};
+use crate::engine::client::Client;
+use crate::engine::protocol::{ContextParams, EngineEvent, EngineNews, ModelInfo, Problem, Prompt, Request};
+
+/// A loaded model.
+pub struct Running {
+    client: Client,
+    heard: Receiver<Heard>,
+    jobs: u64,
+    /// What is known of the model.
+    pub info: ModelInfo,
+}
+
+/// How a job ended.
+pub struct Done {
+    /// Why.
+    pub finish: Finish,
+    /// Its tokens.
+    pub usage: Usage,
+    /// Its times.
+    pub timings: Timings,
+    /// The seed that was used.
+    pub seed: u32,
+    /// The settings that were used.
+    pub sampling: Sampling,
+}
+
+enum Heard {
+    Engine(EngineNews),
+    Interrupt,
+}
+
+/// Why there is no answer.
+pub enum Failure {
+    /// Something is wrong.
+    Problem(Problem),
+    /// The user interrupted before there was anything.
+    Interrupted,
+}
+
+impl From<Problem> for Failure {
+    fn from(problem: Problem) -> Self {
+        Self::Problem(problem)
+    }
+}
+
+impl Running {
+    /// Starts an engine and loads the model. From here on INT and TERM stop the running job.
+    ///
+    /// # Errors
+    /// If the engine cannot be started, dies, or cannot load the model.
+    pub fn start(command: &[String], model: &Path, params: &ContextParams) -> Result<Self, Failure> {
+        let (sender, heard) = mpsc::channel();
+        let news = sender.clone();
+        let client = Client::spawn(command, move |n| {
+            let _ = news.send(Heard::Engine(n));
+        })
+        .map_err(|e| {
+            Problem::new(
+                format!("The engine '{}' cannot be started: {e}", command.join(" ")),
+                "Check engine.command in the config",
+            )
+        })?;
+        interrupts(sender);
+        client.send(&Request::Load { path: model.to_owned(), params: params.clone() });
+        loop {
+            match heard.recv() {
+                Ok(Heard::Engine(EngineNews::Event(EngineEvent::Loaded(info)))) => {
+                    return Ok(Self { client, heard, jobs: 0, info: *info });
+                }
+                Ok(Heard::Engine(EngineNews::Event(EngineEvent::LoadFailed(problem)))) => return Err(problem.into()),
+                Ok(Heard::Engine(EngineNews::Died { how, last_words })) => return Err(died(&how, &last_words).into()),
+                Ok(Heard::Engine(_)) => {}
+                Ok(Heard::Interrupt) | Err(_) => return Err(Failure::Interrupted),
+            }
+        }
+    }
+
+    /// Forgets every cached token.
+    pub fn clear_cache(&self) {
+        self.client.send(&Request::ClearCache);
+    }
+
+    /// Runs one job to its end. `text` gets the answer's text as it comes, `note` what the engine has to say
+    /// about the prompt. An interrupt stops the answer, which then ends as cancelled.
+    ///
+    /// # Errors
+    /// If the engine dies or refuses the job.
+    pub fn generate(
+        &mut self,
+        prompt: Prompt,
+        sampling: &Sampling,
+        ignore_eog: bool,
+        mut text: impl FnMut(&str),
+        mut note: impl FnMut(&str),
+    ) -> Result<Done, Failure> {
+        self.jobs += 1;
+        let job = self.jobs;
+        self.client.send(&Request::Generate { job, prompt, sampling: sampling.clone(), ignore_eog });
+        loop {
+            match self.heard.recv() {
+                Ok(Heard::Engine(EngineNews::Event(event))) => match event {
+                    EngineEvent::Started { job: id, notes, .. } if id == job => notes.iter().for_each(|n| note(n)),
+                    EngineEvent::Token { job: id, text: piece, .. } if id == job => text(&piece),
+                    EngineEvent::Failed { job: id, problem } if id == job => return Err(problem.into()),
+                    EngineEvent::Finished { job: id, text: rest, finish, usage, timings, seed, sampling, .. }
+                        if id == job =>
+                    {
+                        text(&rest);
+                        return Ok(Done { finish, usage, timings, seed, sampling });
+                    }
+                    _ => {}
+                },
+                Ok(Heard::Engine(EngineNews::Died { how, last_words })) => return Err(died(&how, &last_words).into()),
+                Ok(Heard::Engine(EngineNews::Garbage(_))) => {}
+                Ok(Heard::Interrupt) => self.client.send(&Request::Cancel { job }),
+                Err(_) => return Err(Failure::Interrupted),
+            }
+        }
+    }
+}
+
+fn died(how: &str, last_words: &[String]) -> Problem {
+    let why = last_words.last().map(|line| format!(": {line}")).unwrap_or_default();
+    Problem::new(format!("The engine {how}{why}"), "Try again; the log file has the details")
+}
+
+/// Sends INT and TERM into the channel; a second one ends the program at once.
+#[cfg(unix)]
+fn interrupts(sender: mpsc::Sender<Heard>) {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    let Ok(mut signals) = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP]) else { return };
+    std::thread::spawn(move || {
+        for (nth, _) in signals.forever().enumerate() {
+            if nth > 0 || sender.send(Heard::Interrupt).is_err() {
+                std::process::exit(130);
+            }
+        }
+    });
+}
+
+#[cfg(not(unix))]
+fn interrupts(_: mpsc::Sender<Heard>) {}
