@@ -77,7 +77,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
 fn measure(running: &mut Running, options: &Options, prefill: bool) -> Result<Report, Failure> {
     let vocabulary = running.info.n_vocab;
     let greedy = |max_tokens| Sampling { mode: Mode::Greedy, repeat_penalty: 1.0, max_tokens, ..Sampling::default() };
-    let mut job = |running: &mut Running, tokens: u32, answer: u32| {
+    let job = |running: &mut Running, tokens: u32, answer: u32| {
         let prompt = Prompt::Tokens((0..tokens).map(|i| token(i, vocabulary)).collect());
         running.generate(prompt, &greedy(answer), true, |_| {}, |_| {})
     };

@@ -18,12 +18,23 @@ use super::protocol::{ContextParams, EngineEvent, ModelInfo, Problem};
 use super::step::{Parts, Session, Sink};
 use super::threads::cores;
 use super::tokens::Vocabulary;
+use crate::model::{Gguf, KvShape, check, free_memory};
 
 /// Loads the weights.
 ///
 /// # Errors
 /// Says what is wrong with the file and what to do.
-pub fn model(backend: &LlamaBackend, path: &Path, params: &ContextParams, sink: &Sink) -> Result<LlamaModel, Problem> {
+pub fn model(backend: &LlamaBackend, path: &Path, params: &ContextParams, sink: &Sink) -> Result<Loaded, Problem> {
+    // Looked at first by our own reader: llama.cpp aborts on some damaged files and says little about others.
+    let header = Gguf::read(path).map_err(|error| Problem::new(error.what(), error.next()))?;
+    let shape = KvShape::of(&header);
+    let n_ctx = wanted_context(params, header.n_ctx_train());
+    if let (Some(shape), Some(free)) = (&shape, free_memory()) {
+        let fit = check(shape, n_ctx, u64::from(params.n_batch), 0, params.swa_full, free);
+        fit.map_err(|why| {
+            Problem::new(format!("The memory is too small: {why}"), "Start again with a smaller context (-c)")
+        })?;
+    }
     log::forget();
     let told = sink.clone();
     let mut shown = -1.0f32;
@@ -38,13 +49,45 @@ pub fn model(backend: &LlamaBackend, path: &Path, params: &ContextParams, sink: 
     if let Ok(layers) = u32::try_from(params.gpu_layers) {
         model_params = model_params.with_n_gpu_layers(layers);
     }
-    LlamaModel::load_from_file(backend, path, &model_params).map_err(|error| {
+    let model = LlamaModel::load_from_file(backend, path, &model_params).map_err(|error| {
         let why = log::last_error().unwrap_or_else(|| error.to_string());
         Problem::new(
             format!("{} cannot be loaded: {why}", path.display()),
             "Choose another model with /model, or update llmchat if the model is newer than it",
         )
+    })?;
+    Ok(Loaded {
+        model,
+        shape,
+        n_ctx: u32::try_from(n_ctx).unwrap_or(u32::MAX),
+        notes: notes(n_ctx, header.n_ctx_train()),
     })
+}
+
+/// Weights, and what their header says.
+pub struct Loaded {
+    model: LlamaModel,
+    shape: Option<KvShape>,
+    n_ctx: u32,
+    notes: Vec<String>,
+}
+
+/// Cells of the context: as many as were asked for, the trained length for 0.
+fn wanted_context(params: &ContextParams, trained: Option<u64>) -> u64 {
+    match params.n_ctx {
+        0 => trained.unwrap_or(4096).clamp(256, 1 << 20),
+        n => u64::from(n),
+    }
+}
+
+fn notes(n_ctx: u64, trained: Option<u64>) -> Vec<String> {
+    let beyond = trained.filter(|trained| n_ctx > *trained);
+    beyond
+        .map(|trained| {
+            format!("The context of {n_ctx} tokens is longer than the {trained} that the model was trained on")
+        })
+        .into_iter()
+        .collect()
 }
 
 /// Makes a context for the model and a session around both.
@@ -53,13 +96,13 @@ pub fn model(backend: &LlamaBackend, path: &Path, params: &ContextParams, sink: 
 /// Says what does not fit and what would.
 pub fn session<'m>(
     backend: &LlamaBackend,
-    model: &'m LlamaModel,
+    loaded: &'m Loaded,
     path: &Path,
     params: &ContextParams,
     began: Instant,
     sink: &Sink,
 ) -> Result<Session<'m>, Problem> {
-    let n_ctx = if params.n_ctx == 0 { model.n_ctx_train() } else { params.n_ctx };
+    let (model, n_ctx) = (&loaded.model, loaded.n_ctx);
     let n_batch = params.n_batch.clamp(32, 8192).min(n_ctx.max(32));
     let threads = i32::try_from(if params.threads == 0 { cores() } else { params.threads.min(512) }).unwrap_or(1);
     let context_params = LlamaContextParams::default()
@@ -84,6 +127,8 @@ pub fn session<'m>(
         .find(|d| matches!(d.device_type, LlamaBackendDeviceType::Gpu | LlamaBackendDeviceType::IntegratedGpu))
         .filter(|_| params.gpu_layers != 0)
         .map_or_else(|| "CPU".to_owned(), |d| d.name);
+    let shape = loaded.shape.as_ref();
+    let window = shape.and_then(|s| s.window).filter(|_| !params.swa_full).and_then(|w| usize::try_from(w).ok());
     let info = ModelInfo {
         name: path.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default(),
         description: model.meta_val_str("general.name").unwrap_or_default(),
@@ -91,17 +136,18 @@ pub fn session<'m>(
         n_ctx_train: model.n_ctx_train(),
         n_ctx: context.n_ctx(),
         n_vocab: vocabulary.size(),
-        kv_bytes_per_token: 0,
-        kv_bytes_reserved: 0,
+        kv_bytes_per_token: shape.map_or(0, |s| s.bytes_per_token(params.swa_full)),
+        kv_bytes_reserved: shape
+            .map_or(0, |s| s.bytes(u64::from(context.n_ctx()), u64::from(context.n_ubatch()), params.swa_full)),
         kv_type: "f16".to_owned(),
         has_template: template.is_some(),
-        notes: template.notes(),
+        notes: template.notes().into_iter().chain(loaded.notes.iter().cloned()).collect(),
         device,
         threads: 0,
         load_ms: 0.0,
     };
     Ok(Session::new(
-        Parts { context, vocabulary, template, window: None, threads: params.threads, info, began },
+        Parts { context, vocabulary, template, window, threads: params.threads, info, began },
         sink.clone(),
     ))
 }

@@ -12,7 +12,7 @@ use crate::chat::Role;
 #[derive(Debug)]
 pub enum ChatTemplate {
     /// By its template.
-    Jinja(Template),
+    Jinja(Box<Template>),
     /// By joining the texts: it has no template, or one that cannot be parsed. The sentence says which.
     Raw(String),
 }
@@ -30,25 +30,31 @@ pub struct Rendered {
 
 #[derive(Clone, Debug, Serialize)]
 struct Message {
-    #[serde(serialize_with = "role_name")]
     role: Role,
     content: String,
 }
 
-fn role_name<S: serde::Serializer>(role: &Role, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(match role {
-        Role::System => "system",
-        Role::User => "user",
-        Role::Assistant => "assistant",
-    })
+/// A way to put the same words so that a stricter template takes them, and how it is told.
+struct Form {
+    change: fn(Vec<Message>) -> Vec<Message>,
+    notes: &'static [&'static str],
 }
+
+const FOLDED: &str = "This model's template takes no system prompt: it stands before the first question";
+const MERGED: &str = "This model's template wants turns to alternate: questions in a row were joined";
+const FORMS: [Form; 4] = [
+    Form { change: |m| m, notes: &[] },
+    Form { change: merged, notes: &[MERGED] },
+    Form { change: folded, notes: &[FOLDED] },
+    Form { change: |m| merged(folded(m)), notes: &[FOLDED, MERGED] },
+];
 
 impl ChatTemplate {
     /// The template of a model, as its file carries it.
     pub fn new(source: Option<&str>, bos: &str, eos: &str) -> Self {
         match source.map(|source| Template::parse(source, bos, eos)) {
             None => Self::Raw("This model has no chat template: your text is continued as it stands".to_owned()),
-            Some(Ok(template)) => Self::Jinja(template),
+            Some(Ok(template)) => Self::Jinja(Box::new(template)),
             Some(Err(error)) => {
                 tracing::warn!("{error}");
                 Self::Raw("This model's chat template cannot be read: your text is continued as it stands".to_owned())
@@ -93,7 +99,7 @@ pub fn render(template: &ChatTemplate, system: &str, turns: &[Turn], guard: &Gua
     let open = messages.pop_if(|m| m.role == Role::Assistant);
     let (mut text, shown) = match template {
         ChatTemplate::Raw(_) => (joined(&messages, open.is_some()), messages),
-        ChatTemplate::Jinja(template) => adapted(template, messages, &mut notes)?,
+        ChatTemplate::Jinja(template) => adapted(template, &messages, &mut notes)?,
     };
     if let Some(open) = &open {
         text.push_str(&open.content);
@@ -121,24 +127,20 @@ fn joined(messages: &[Message], goes_on: bool) -> String {
 /// Renders the messages in the first form that the template takes and that keeps the system prompt.
 fn adapted(
     template: &Template,
-    messages: Vec<Message>,
+    messages: &[Message],
     notes: &mut Vec<String>,
 ) -> Result<(String, Vec<Message>), Problem> {
-    const FOLDED: &str = "This model's template takes no system prompt: it stands before the first question";
-    const MERGED: &str = "This model's template wants turns to alternate: questions in a row were joined";
     let has_system = messages.first().is_some_and(|m| m.role == Role::System);
-    let forms: [(fn(Vec<Message>) -> Vec<Message>, &[&str]); 4] =
-        [(|m| m, &[]), (merged, &[MERGED]), (folded, &[FOLDED]), (|m| merged(folded(m)), &[FOLDED, MERGED])];
     let mut refusal: Option<TemplateError> = None;
     // A template that ignores a system prompt is the last resort, not an answer.
     let mut without_system = None;
-    for (form, what) in forms {
-        let shown = form(messages.clone());
+    for form in &FORMS {
+        let shown = (form.change)(messages.to_vec());
         match template.render(&shown, true, None) {
             Ok(text) => {
                 let kept = !has_system || text.contains(messages[0].content.trim());
                 if kept {
-                    notes.extend(what.iter().map(|s| (*s).to_owned()));
+                    notes.extend(form.notes.iter().map(|s| (*s).to_owned()));
                     return Ok((text, shown));
                 }
                 without_system.get_or_insert((text, shown));

@@ -99,7 +99,7 @@ fn one_model(
     ABORT.store(false, Ordering::Relaxed);
     let loaded = load::model(backend, path, params, sink);
     let session = match &loaded {
-        Ok(model) => load::session(backend, model, path, params, began, sink),
+        Ok(loaded) => load::session(backend, loaded, path, params, began, sink),
         Err(problem) => Err(problem.clone()),
     };
     let mut session = match session {

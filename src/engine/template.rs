@@ -194,7 +194,7 @@ fn quoted(text: &str) -> String {
                 out.push('\\');
                 out.push(c);
             }
-            c if c.is_control() => out.push_str(&format!("\\x{:02x}", u32::from(c))),
+            c if c.is_control() => out.extend(format!("\\x{:02x}", u32::from(c)).chars()),
             c => out.push(c),
         }
     }
@@ -226,6 +226,7 @@ fn number(value: &Value) -> String {
 }
 
 /// `tojson` as Python's `json.dumps(ensure_ascii=False)`.
+#[allow(clippy::needless_pass_by_value)] // minijinja passes its arguments so
 fn tojson(value: &Value, kwargs: Kwargs) -> Result<String, Error> {
     let indent: Option<usize> = kwargs.get::<Option<usize>>("indent").unwrap_or(None);
     // Other arguments of json.dumps change nothing that is read here.
@@ -305,7 +306,7 @@ fn json_text(text: &str, out: &mut String) {
             '\t' => out.push_str("\\t"),
             '\u{8}' => out.push_str("\\b"),
             '\u{c}' => out.push_str("\\f"),
-            c if u32::from(c) < 0x20 => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c if u32::from(c) < 0x20 => out.extend(format!("\\u{:04x}", u32::from(c)).chars()),
             c => out.push(c),
         }
     }
