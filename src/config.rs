@@ -1,1 +1,179 @@
-//! Settings in layers: defaults < file < environment < arguments.
+//! Settings in layers: defaults < file < environment < arguments. One table says what there is.
+
+mod file;
+mod table;
+
+pub use file::load;
+pub use table::{SETTINGS, Setting, example};
+
+use crate::chat::{KNOBS, Knob, Sampling};
+
+/// Every setting with its value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// File or name of the model; empty for the last one used.
+    pub model: String,
+    /// Cells of the context; `None` for 8,192 or the trained length, whichever is less.
+    pub ctx_size: Option<u32>,
+    /// Most tokens in one decode call.
+    pub batch_size: u32,
+    /// Compute threads; 0 to choose by measuring.
+    pub threads: u32,
+    /// Layers on the GPU; −1 for all.
+    pub gpu_layers: i32,
+    /// Keep the whole context of sliding-window layers.
+    pub swa_full: bool,
+    /// System prompt of a new conversation.
+    pub system_prompt: String,
+    /// Sampling of a new conversation.
+    pub sampling: Sampling,
+    /// Show the list of conversations.
+    pub sidebar: bool,
+    /// Show the panel.
+    pub panel: bool,
+    /// Take the mouse.
+    pub mouse: bool,
+    /// The engine's program and arguments; empty for this program.
+    pub engine_command: Vec<String>,
+    /// How much the log says.
+    pub log_level: String,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            model: String::new(),
+            ctx_size: None,
+            batch_size: 512,
+            threads: 0,
+            gpu_layers: -1,
+            swa_full: true,
+            system_prompt: String::new(),
+            sampling: Sampling::default(),
+            sidebar: true,
+            panel: true,
+            mouse: false,
+            engine_command: Vec::new(),
+            log_level: "info".to_owned(),
+        }
+    }
+}
+
+impl Settings {
+    /// Sets one setting, named as in the table, from text.
+    ///
+    /// # Errors
+    /// Says what was given and what is allowed; the old value stays.
+    pub fn set(&mut self, name: &str, text: &str) -> Result<(), String> {
+        if let Some(knob) = name.strip_prefix("sampling.").and_then(Knob::named) {
+            return knob.spec().parse(&mut self.sampling, text).map_err(|e| format!("sampling.{e}"));
+        }
+        let text = text.trim();
+        match name {
+            "model" => text.clone_into(&mut self.model),
+            "ctx_size" if text == "auto" => self.ctx_size = None,
+            "ctx_size" => self.ctx_size = Some(whole(name, text, 0, 16 << 20)?),
+            "batch_size" => self.batch_size = whole(name, text, 32, 8192)?,
+            "threads" => self.threads = whole(name, text, 0, 512)?,
+            "gpu_layers" if matches!(text, "all" | "auto") => self.gpu_layers = -1,
+            "gpu_layers" => self.gpu_layers = whole(name, text, -1, 100_000)?,
+            "swa_full" => self.swa_full = truth(name, text)?,
+            "system_prompt" => text.clone_into(&mut self.system_prompt),
+            "ui.sidebar" => self.sidebar = truth(name, text)?,
+            "ui.panel" => self.panel = truth(name, text)?,
+            "ui.mouse" => self.mouse = truth(name, text)?,
+            "engine.command" => self.engine_command = words(text),
+            "log.level" if ["off", "error", "warn", "info", "debug"].contains(&text) => {
+                text.clone_into(&mut self.log_level)
+            }
+            "log.level" => return Err(format!("log.level is '{text}'; it must be off, error, warn, info or debug")),
+            _ => return Err(format!("there is no setting '{name}'{}", nearest(name))),
+        }
+        Ok(())
+    }
+
+    /// The value of a setting as text, as [`Settings::set`] takes it.
+    pub fn get(&self, name: &str) -> Option<String> {
+        if let Some(knob) = name.strip_prefix("sampling.").and_then(Knob::named) {
+            let value = self.sampling.get(knob);
+            return Some(if knob == Knob::Mode { knob.spec().format(&self.sampling) } else { value.to_string() });
+        }
+        Some(match name {
+            "model" => self.model.clone(),
+            "ctx_size" => self.ctx_size.map_or_else(|| "auto".to_owned(), |n| n.to_string()),
+            "batch_size" => self.batch_size.to_string(),
+            "threads" => self.threads.to_string(),
+            "gpu_layers" if self.gpu_layers < 0 => "all".to_owned(),
+            "gpu_layers" => self.gpu_layers.to_string(),
+            "swa_full" => self.swa_full.to_string(),
+            "system_prompt" => self.system_prompt.clone(),
+            "ui.sidebar" => self.sidebar.to_string(),
+            "ui.panel" => self.panel.to_string(),
+            "ui.mouse" => self.mouse.to_string(),
+            "engine.command" => self.engine_command.join(" "),
+            "log.level" => self.log_level.clone(),
+            _ => return None,
+        })
+    }
+}
+
+fn whole<T: TryFrom<i64>>(name: &str, text: &str, min: i64, max: i64) -> Result<T, String> {
+    let number = text.parse::<i64>().ok().filter(|n| (min..=max).contains(n));
+    number
+        .and_then(|n| T::try_from(n).ok())
+        .ok_or_else(|| format!("{name} is '{text}'; it must be a whole number from {min} to {max}"))
+}
+
+fn truth(name: &str, text: &str) -> Result<bool, String> {
+    match text.to_lowercase().as_str() {
+        "true" | "on" | "yes" | "1" => Ok(true),
+        "false" | "off" | "no" | "0" => Ok(false),
+        _ => Err(format!("{name} is '{text}'; it must be true or false")),
+    }
+}
+
+/// The words of a command line; a part in single or double quotes is one word.
+fn words(text: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    for c in text.chars() {
+        match (quote, c) {
+            (Some(q), c) if c == q => quote = None,
+            (None, '"' | '\'') => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            (None, c) if c.is_whitespace() => words.extend(word.take()),
+            (_, c) => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    words
+}
+
+/// ", did you mean …?" for the name in the table that is closest, if one is close.
+fn nearest(name: &str) -> String {
+    let knobs = KNOBS.iter().map(|s| format!("sampling.{}", s.name));
+    let names = SETTINGS.iter().map(|s| s.name.to_owned()).chain(knobs);
+    let best = names.map(|n| (distance(&n, name), n)).min();
+    best.filter(|(d, n)| *d <= n.len() / 3 + 1).map(|(_, n)| format!(", did you mean '{n}'?")).unwrap_or_default()
+}
+
+/// Levenshtein's edit distance, by rows.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, y) in b.iter().enumerate() {
+            let change = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = change.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests;

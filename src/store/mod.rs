@@ -1,1 +1,11 @@
-//! Conversations on disk.
+//! Conversations on disk: one append-only file of JSON lines each, `<id>-<slug>.jsonl`, and a trash folder.
+//!
+//! What is promised: an entry that was answered with `Saved` is on disk; a line that was written whole is
+//! never changed or lost; a file that was changed by somebody else is never written over.
+
+mod folder;
+mod journal;
+mod worker;
+
+pub use folder::{last, list, load};
+pub use worker::Worker;

@@ -1,0 +1,102 @@
+//! THE table of settings: what the file, the environment, the example and the messages know.
+
+use std::fmt::Write;
+
+use super::Settings;
+use crate::chat::{KNOBS, Kind};
+
+/// A row of the table.
+#[derive(Debug)]
+pub struct Setting {
+    /// Its name: `key`, or `section.key`.
+    pub name: &'static str,
+    /// Variables of llama.cpp that mean the same; ours is `LLMCHAT_` and the name in capitals.
+    pub llama: &'static str,
+    /// How the value is written in TOML.
+    pub kind: Written,
+    /// Why one would change it.
+    pub help: &'static str,
+}
+
+/// How a value is written in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// In quotes.
+    Text,
+    /// As a number, true or false.
+    Bare,
+    /// A number, or a word in quotes.
+    NumberOrWord,
+    /// A list of texts.
+    List,
+}
+
+/// Every setting but the sampling ones, which [`KNOBS`] lists.
+#[rustfmt::skip]
+pub static SETTINGS: [Setting; 12] = [
+    Setting { name: "model", llama: "LLAMA_ARG_MODEL", kind: Written::Text,
+        help: "File or name of the model; empty starts the one used last, or the default model." },
+    Setting { name: "ctx_size", llama: "LLAMA_ARG_CTX_SIZE", kind: Written::NumberOrWord,
+        help: "Tokens that the model sees at once; \"auto\" is 8192 or the trained length if that is less, 0 the trained length. More costs memory." },
+    Setting { name: "batch_size", llama: "LLAMA_ARG_BATCH", kind: Written::Bare,
+        help: "Most tokens read in one step; less saves memory, more can be faster on a GPU." },
+    Setting { name: "threads", llama: "LLAMA_ARG_THREADS", kind: Written::Bare,
+        help: "Compute threads; 0 measures what is fastest and adapts when the machine gets busy." },
+    Setting { name: "gpu_layers", llama: "LLAMA_ARG_N_GPU_LAYERS", kind: Written::NumberOrWord,
+        help: "Layers on the GPU: \"all\" or a number; 0 computes on the CPU." },
+    Setting { name: "swa_full", llama: "LLAMA_ARG_SWA_FULL", kind: Written::Bare,
+        help: "Keep the whole context of sliding-window layers: any earlier point can be gone on from, for more memory." },
+    Setting { name: "system_prompt", llama: "", kind: Written::Text,
+        help: "What a new conversation tells the model before the first question." },
+    Setting { name: "ui.sidebar", llama: "", kind: Written::Bare,
+        help: "Show the list of conversations at the left." },
+    Setting { name: "ui.panel", llama: "", kind: Written::Bare,
+        help: "Show figures, cache and sliders at the right." },
+    Setting { name: "ui.mouse", llama: "", kind: Written::Bare,
+        help: "Scroll with the wheel and click; the terminal's own selection then needs Shift." },
+    Setting { name: "engine.command", llama: "", kind: Written::List,
+        help: "Program and arguments of the engine; empty is this program. [\"ssh\", \"box\", \"llmchat\", \"engine\"] computes elsewhere." },
+    Setting { name: "log.level", llama: "", kind: Written::Text,
+        help: "How much the log file says: off, error, warn, info or debug." },
+];
+
+/// The example file: every setting with its default, and why.
+pub fn example() -> String {
+    let defaults = Settings::default();
+    let mut out = String::from(
+        "# Settings of llmchat with their defaults. Copy what you change to the config file\n\
+         # ('llmchat --help' names it). The environment comes before the file: LLMCHAT_CTX_SIZE=4096,\n\
+         # LLMCHAT_UI_MOUSE=true; flags come before both.\n",
+    );
+    let mut section = "";
+    let mut write = |name: &str, kind: Written, help: &str, sampling: bool| {
+        let (head, key) = name.split_once('.').unwrap_or(("", name));
+        let head = if sampling { "sampling" } else { head };
+        if head != section {
+            let _ = write!(out, "\n[{head}]\n");
+            section = match head {
+                "ui" => "ui",
+                "engine" => "engine",
+                "log" => "log",
+                _ => "sampling",
+            };
+        }
+        let value = defaults.get(name).unwrap_or_default();
+        let value = match kind {
+            Written::Text => format!("\"{value}\""),
+            Written::Bare => value,
+            Written::NumberOrWord if value.parse::<i64>().is_ok() => value,
+            Written::NumberOrWord => format!("\"{value}\""),
+            Written::List => "[]".to_owned(),
+        };
+        let _ = write!(out, "\n# {help}\n# {key} = {value}\n");
+    };
+    for setting in &SETTINGS {
+        write(setting.name, setting.kind, setting.help, false);
+    }
+    for spec in &KNOBS {
+        let kind = if matches!(spec.kind, Kind::Choice(_)) { Written::Text } else { Written::Bare };
+        write(&format!("sampling.{}", spec.name), kind, spec.help, true);
+    }
+    out
+}

@@ -1,0 +1,82 @@
+use std::path::Path;
+
+use super::*;
+
+fn file(text: &str) -> (Settings, Vec<String>) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config.toml");
+    std::fs::write(&path, text).unwrap();
+    let (settings, notices) = load(&path, |_| None);
+    let place = path.display().to_string();
+    (settings, notices.into_iter().map(|n| n.replace(&place, "config")).collect())
+}
+
+#[test]
+fn the_example_is_the_table_and_its_defaults() {
+    let written =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/config.example.toml")).unwrap_or_default();
+    if written != example() && std::env::var_os("UPDATE_EXAMPLE").is_some() {
+        std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/config.example.toml"), example()).unwrap();
+    }
+    assert_eq!(written, example(), "run 'UPDATE_EXAMPLE=1 cargo test --release --lib config' and commit the file");
+    let uncommented: String = example()
+        .lines()
+        .filter(|l| l.starts_with('[') || (l.starts_with("# ") && l.contains(" = ") && !l.contains("LLMCHAT")))
+        .map(|l| format!("{}\n", l.trim_start_matches("# ")))
+        .collect();
+    assert_eq!(uncommented.matches(" = ").count(), SETTINGS.len() + KNOBS.len());
+    assert_eq!(file(&uncommented), (Settings::default(), vec![]));
+}
+
+#[test]
+fn every_setting_can_be_written_and_read() {
+    for setting in &SETTINGS {
+        let mut settings = Settings::default();
+        let text = settings.get(setting.name).unwrap();
+        settings.set(setting.name, &text).unwrap();
+        assert_eq!(settings, Settings::default(), "{}", setting.name);
+    }
+}
+
+#[test]
+fn faults_are_named_with_their_place_and_the_rest_counts() {
+    let (settings, notices) =
+        file("ctx_sise = 5\nthreads = \"many\"\n[sampling]\ntop_p = 3.0\ntemperature = 0.5\n[ui]\nmouse = [1]\n");
+    assert_eq!(notices.len(), 4, "{notices:?}");
+    assert!(notices[0].starts_with("config:1:1: there is no setting 'ctx_sise', did you mean 'ctx_size'?"));
+    assert!(notices.iter().any(|n| n.starts_with("config:2:1: threads is 'many'")));
+    assert!(notices.iter().any(|n| n.starts_with("config:4:1: sampling.top_p is 3")));
+    assert!(notices.iter().any(|n| n.starts_with("config:7:1: ui.mouse has the wrong type")));
+    assert_eq!(settings.sampling.temperature, 0.5);
+    assert_eq!(Settings { sampling: Sampling::default(), ..settings }, Settings::default());
+}
+
+#[test]
+fn broken_toml_starts_with_the_defaults() {
+    let (settings, notices) = file("model = \"x\"\nthreads = = 2\n");
+    assert_eq!(settings, Settings::default());
+    assert!(notices[0].starts_with("config:2:"), "{notices:?}");
+}
+
+#[test]
+fn layers_come_in_their_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config.toml");
+    std::fs::write(&path, "threads = 1\nctx_size = 1000\nbatch_size = 64").unwrap();
+    let env = |name: &str| match name {
+        "LLAMA_ARG_THREADS" | "LLMCHAT_CTX_SIZE" => Some("2".to_owned()),
+        "LLMCHAT_THREADS" => Some("3".to_owned()),
+        "LLMCHAT_SAMPLING_TOP_K" => Some("-5".to_owned()),
+        _ => None,
+    };
+    let (settings, notices) = load(&path, env);
+    assert_eq!((settings.threads, settings.ctx_size, settings.batch_size), (3, Some(2), 64));
+    assert!(notices.len() == 1 && notices[0].starts_with("LLMCHAT_SAMPLING_TOP_K"), "{notices:?}");
+    assert_eq!(load(Path::new("/nowhere/at/all"), |_| None), (Settings::default(), vec![]));
+}
+
+#[test]
+fn commands_are_split_into_words() {
+    assert_eq!(words("ssh box 'my llmchat' engine"), ["ssh", "box", "my llmchat", "engine"]);
+    assert_eq!(words("  "), [""; 0]);
+}
