@@ -84,7 +84,7 @@ impl Settings {
             "ui.mouse" => self.mouse = truth(name, text)?,
             "engine.command" => self.engine_command = words(text),
             "log.level" if ["off", "error", "warn", "info", "debug"].contains(&text) => {
-                text.clone_into(&mut self.log_level)
+                text.clone_into(&mut self.log_level);
             }
             "log.level" => return Err(format!("log.level is '{text}'; it must be off, error, warn, info or debug")),
             _ => return Err(format!("there is no setting '{name}'{}", nearest(name))),

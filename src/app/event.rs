@@ -48,6 +48,8 @@ pub struct Start {
     pub sidebar: bool,
     /// Show the panel at the right.
     pub panel: bool,
+    /// Draw with colours.
+    pub color: bool,
     /// Size of the screen: columns, rows.
     pub size: (u16, u16),
     /// A number that differs between processes; part of new ids.

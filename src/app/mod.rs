@@ -1,6 +1,379 @@
 //! The state of the chat and how it changes: an [`Event`] in, [`Effect`]s out. Pure: no file, no clock, no
 //! terminal, no process is touched here.
 
+mod chat;
+pub mod commands;
+mod engine;
 mod event;
+mod figures;
+mod input;
+mod keys;
+mod layout;
+mod library;
+mod overlay;
+mod perform;
+mod slash;
+mod transcript;
 
+use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
+
+pub use chat::{Chat, OnDisk, mark};
+pub use commands::{Command, Scope};
+pub use engine::{Ask, Engine, Job, State};
 pub use event::{Effect, Event, Now, Resume, Start};
+pub use figures::{Figures, Phase};
+pub use input::Input;
+pub use keys::shown as shown_key;
+pub use layout::{Areas, SMALLEST};
+pub use library::Library;
+pub use overlay::{Asked, Overlay, hits};
+pub use transcript::{INDENT, Row};
+
+use crate::chat::{Access, Conversation, ConversationId, Message, MessageId, Sampling};
+
+/// How long a passing notice stays.
+const NOTICE: Duration = Duration::from_secs(6);
+/// Within this time a second Ctrl-C leaves, and a second Esc edits.
+const TWICE: Duration = Duration::from_secs(2);
+/// Lines of one turn of the wheel.
+const WHEEL: isize = 3;
+
+/// Where keys go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Focus {
+    /// The input box.
+    Input,
+    /// The messages.
+    Messages,
+    /// The sliders.
+    Sliders,
+    /// The list of conversations.
+    List,
+}
+
+impl Focus {
+    /// The scope of the commands that count there.
+    pub fn scope(self) -> Scope {
+        match self {
+            Self::Input => Scope::Input,
+            Self::Messages => Scope::Messages,
+            Self::Sliders => Scope::Sliders,
+            Self::List => Scope::List,
+        }
+    }
+}
+
+/// A line that tells something.
+#[derive(Clone, Debug)]
+pub struct Notice {
+    /// What.
+    pub text: String,
+    /// It tells of a fault and stays until Esc or the next one.
+    pub is_error: bool,
+    until: Option<Instant>,
+}
+
+/// The whole state.
+#[derive(Debug)]
+pub struct App {
+    /// Columns and rows.
+    pub size: (u16, u16),
+    /// Draw with colours.
+    pub color: bool,
+    /// Where keys go.
+    pub focus: Focus,
+    /// What stands over the screen.
+    pub overlay: Option<Overlay>,
+    /// What is told in the footer.
+    pub notice: Option<Notice>,
+    /// The conversations that there are.
+    pub library: Library,
+    /// The conversation that is shown.
+    pub chat: Chat,
+    /// The engine and its work.
+    pub engine: Engine,
+    /// The input box.
+    pub input: Input,
+    /// Which slider is chosen.
+    pub knob: usize,
+    /// A number being typed on a slider.
+    pub number: String,
+    /// The list is to be shown.
+    pub show_list: bool,
+    /// The panel is to be shown.
+    pub show_panel: bool,
+    /// Conversations that are not shown and still get an answer.
+    background: HashMap<ConversationId, Chat>,
+    asks: VecDeque<Ask>,
+    defaults: (Sampling, String),
+    salt: u32,
+    counter: u64,
+    pressed_c: Option<Instant>,
+    pressed_esc: Option<Instant>,
+    now: Now,
+    effects: Vec<Effect>,
+}
+
+impl App {
+    /// The state at the start, and what to do first.
+    pub fn new(start: Start, now: Now) -> (Self, Vec<Effect>) {
+        let conversation = fresh(now, start.salt, &start.sampling, &start.system);
+        let mut app = Self {
+            size: start.size,
+            color: start.color,
+            focus: Focus::Input,
+            overlay: None,
+            notice: None,
+            library: Library::new(start.resume),
+            chat: Chat::new(conversation, Access::Write, OnDisk::Nothing),
+            engine: Engine::new(start.params),
+            input: Input::default(),
+            knob: 0,
+            number: String::new(),
+            show_list: start.sidebar,
+            show_panel: start.panel,
+            background: HashMap::new(),
+            asks: VecDeque::new(),
+            defaults: (start.sampling, start.system),
+            salt: start.salt,
+            counter: 0,
+            pressed_c: None,
+            pressed_esc: None,
+            now,
+            effects: Vec::new(),
+        };
+        match start.model {
+            Ok(path) => app.load(path),
+            Err(problem) => {
+                app.error(problem.to_string());
+                app.engine.state = State::Failed(problem);
+            }
+        }
+        if let Some(first) = start.notices.first() {
+            let more = start.notices.len() - 1;
+            app.error(if more > 0 { format!("{first} (and {more} more)") } else { first.clone() });
+        }
+        app.begin_library();
+        if let Some(prompt) = start.prompt {
+            app.send(prompt);
+        }
+        app.refresh();
+        let effects = std::mem::take(&mut app.effects);
+        (app, effects)
+    }
+
+    /// Takes an event and tells what to do.
+    pub fn update(&mut self, event: Event, now: Now) -> Vec<Effect> {
+        self.now = now;
+        match event {
+            Event::Key(key) => self.key(&key),
+            Event::Mouse(mouse) => self.mouse(mouse),
+            Event::Paste(text) => self.paste(&text),
+            Event::Resize(columns, rows) => self.size = (columns, rows),
+            Event::Engine(news) => self.engine_news(news),
+            Event::Store(event) => self.store_event(event),
+            Event::ModelFound(found) => match found {
+                Ok(path) => self.load(path),
+                Err(problem) => self.error(problem.to_string()),
+            },
+            Event::Models(models) => {
+                if let Some(Overlay::Models { list, .. }) = &mut self.overlay {
+                    *list = Some(models);
+                }
+            }
+            Event::Edited(Ok(text)) => {
+                self.input.set(text.trim_end_matches('\n'));
+                self.typed();
+            }
+            Event::Edited(Err(why)) => self.error(why),
+            Event::Copied(Ok(how)) => self.tell(format!("Copied {how}")),
+            Event::Copied(Err(why)) => self.error(format!("Not copied: {why}")),
+            Event::Resumed => self.effects.push(Effect::Repaint),
+            Event::Timer => {}
+            Event::Terminate => self.quit(),
+        }
+        self.due();
+        self.refresh();
+        std::mem::take(&mut self.effects)
+    }
+
+    /// When the app wants a [`Event::Timer`]; never, where nothing waits.
+    pub fn wake_at(&self) -> Option<Instant> {
+        let notice = self.notice.as_ref().and_then(|n| n.until);
+        let chats = self.background.values().chain([&self.chat]).filter_map(Chat::wake_at).min();
+        [notice, chats, self.engine.wake_at()].into_iter().flatten().min()
+    }
+
+    /// What has to happen by now.
+    fn due(&mut self) {
+        let now = self.now.mono;
+        if self.notice.as_ref().is_some_and(|n| n.until.is_some_and(|until| until <= now)) {
+            self.notice = None;
+        }
+        self.chat.save_rested(now, &mut self.effects);
+        for chat in self.background.values_mut() {
+            chat.save_rested(now, &mut self.effects);
+        }
+        self.checkpoint();
+        self.watch_engine();
+        self.ask_next();
+    }
+
+    /// Brings what is derived up to date.
+    fn refresh(&mut self) {
+        let columns = self.areas().map_or(80, |a| usize::from(a.messages.width));
+        self.chat.transcript.update(&self.chat.conversation, columns);
+    }
+
+    /// Where everything stands; none where the screen is too small.
+    pub fn areas(&self) -> Option<Areas> {
+        let wish = layout::Wish {
+            list: self.show_list,
+            list_focus: self.focus == Focus::List,
+            panel: self.show_panel,
+            panel_focus: self.focus == Focus::Sliders,
+        };
+        layout::areas(self.size, wish, |columns| self.input.height(columns))
+    }
+
+    fn view_height(&self) -> usize {
+        self.areas().map_or(1, |a| usize::from(a.messages.height))
+    }
+
+    /// The message whose figures the panel shows: the selected one.
+    pub fn shown_message(&self) -> Option<&Message> {
+        let selected = self.chat.transcript.selected.filter(|_| self.focus == Focus::Messages)?;
+        self.chat.conversation.message(selected)
+    }
+
+    /// Whether this message is the answer that runs.
+    pub fn is_running(&self, id: MessageId) -> bool {
+        self.engine.job.as_ref().is_some_and(|j| j.chat == self.chat.conversation.id && j.answer == Some(id))
+    }
+
+    /// Whether an answer for the conversation that is shown runs or waits.
+    pub fn is_busy(&self) -> bool {
+        let id = &self.chat.conversation.id;
+        self.engine.job.as_ref().is_some_and(|j| j.chat == *id) || self.asks.iter().any(|a| a.chat == *id)
+    }
+
+    fn tell(&mut self, text: impl Into<String>) {
+        self.notice = Some(Notice { text: text.into(), is_error: false, until: Some(self.now.mono + NOTICE) });
+    }
+
+    fn error(&mut self, text: impl Into<String>) {
+        self.notice = Some(Notice { text: text.into(), is_error: true, until: None });
+    }
+
+    fn next_number(&mut self) -> u64 {
+        self.counter += 1;
+        self.counter
+    }
+
+    fn chat_mut(&mut self, id: &ConversationId) -> Option<&mut Chat> {
+        if self.chat.conversation.id == *id { Some(&mut self.chat) } else { self.background.get_mut(id) }
+    }
+
+    fn key(&mut self, key: &KeyEvent) {
+        if key.kind == KeyEventKind::Release {
+            return;
+        }
+        if self.overlay.is_some() {
+            self.overlay_key(key);
+            return;
+        }
+        let again = |since: Option<Instant>| since.is_some_and(|at| self.now.mono.duration_since(at) < TWICE);
+        let (twice_c, twice_esc) = (again(self.pressed_c.take()), again(self.pressed_esc.take()));
+        if self.focus == Focus::Sliders && self.slider_key(key) {
+            return;
+        }
+        let command = keys::command(key, self.focus.scope());
+        match command {
+            Some(Command::Interrupt) => self.interrupt(twice_c),
+            Some(Command::Stop) => self.escape(twice_esc),
+            Some(Command::NextArea) if self.focus == Focus::Input && self.complete_slash() => {}
+            Some(command) => self.perform(command),
+            None if self.focus == Focus::Input && self.is_question_mark(key) => self.perform(Command::Help),
+            None if self.focus == Focus::Input
+                && self.input.key(key) => {
+                    self.typed();
+                }
+            // Typing from anywhere else goes to the input box.
+            None if is_text(key) && self.focus != Focus::Sliders => {
+                self.focus = Focus::Input;
+                if self.input.key(key) {
+                    self.typed();
+                }
+            }
+            None => {}
+        }
+    }
+
+    fn is_question_mark(&self, key: &KeyEvent) -> bool {
+        key.code == KeyCode::Char('?') && self.input.is_empty()
+    }
+
+    fn paste(&mut self, text: &str) {
+        match &mut self.overlay {
+            Some(Overlay::Ask { input, .. }) => input.paste(text),
+            Some(Overlay::Palette { query, at }) => {
+                query.push_str(text.lines().next().unwrap_or_default());
+                *at = 0;
+            }
+            Some(_) => {}
+            None => {
+                self.focus = Focus::Input;
+                self.input.paste(text);
+                self.typed();
+            }
+        }
+    }
+
+    /// The text in the input box changed.
+    fn typed(&mut self) {
+        let text = self.input.text();
+        let now = self.now.mono;
+        self.chat.typed(text, now, &mut self.effects);
+    }
+
+    fn mouse(&mut self, mouse: MouseEvent) {
+        let height = self.view_height();
+        match mouse.kind {
+            MouseEventKind::ScrollUp => self.chat.transcript.scroll_by(-WHEEL, height),
+            MouseEventKind::ScrollDown => self.chat.transcript.scroll_by(WHEEL, height),
+            MouseEventKind::Down(MouseButton::Left) => self.click(mouse.column, mouse.row, height),
+            _ => {}
+        }
+    }
+
+    fn click(&mut self, column: u16, row: u16, height: usize) {
+        let Some(areas) = self.areas() else { return };
+        let at = ratatui::layout::Position { x: column, y: row };
+        if areas.input.contains(at) {
+            self.focus = Focus::Input;
+        } else if areas.panel.contains(at) {
+            self.focus = Focus::Sliders;
+        } else if areas.messages.contains(at) {
+            let line = self.chat.transcript.top(height) + usize::from(row - areas.messages.y);
+            self.focus = Focus::Messages;
+            self.chat.transcript.selected = self.chat.transcript.at(line);
+        } else if areas.list.contains(at) {
+            self.focus = Focus::List;
+        }
+    }
+}
+
+fn is_text(key: &KeyEvent) -> bool {
+    matches!(key.code, KeyCode::Char(_)) && !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT)
+}
+
+fn fresh(now: Now, salt: u32, sampling: &Sampling, system: &str) -> Conversation {
+    let id = ConversationId::new(now.wall_ms, salt);
+    Conversation { system: system.to_owned(), ..Conversation::new(id, now.wall_ms, sampling.clone()) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -52,7 +52,7 @@ struct Rates {
 /// If the engine or the model fails.
 pub fn run(options: &Options) -> Result<(), Failure> {
     let mut params = options.params.clone();
-    params.n_ctx = options.depth + options.prompt.max(options.generate + 1) + 64;
+    params.n_ctx = Some(options.depth + options.prompt.max(options.generate + 1) + 64);
     let mut running = Running::start(&options.engine, &options.model, &params)?;
     let mut reports = Vec::new();
     if options.prompt > 0 {

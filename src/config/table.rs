@@ -83,10 +83,9 @@ pub fn example() -> String {
         }
         let value = defaults.get(name).unwrap_or_default();
         let value = match kind {
-            Written::Text => format!("\"{value}\""),
             Written::Bare => value,
             Written::NumberOrWord if value.parse::<i64>().is_ok() => value,
-            Written::NumberOrWord => format!("\"{value}\""),
+            Written::Text | Written::NumberOrWord => format!("\"{value}\""),
             Written::List => "[]".to_owned(),
         };
         let _ = write!(out, "\n# {help}\n# {key} = {value}\n");

@@ -72,11 +72,13 @@ pub struct Loaded {
     notes: Vec<String>,
 }
 
-/// Cells of the context: as many as were asked for, the trained length for 0.
+/// Cells of the context as [`ContextParams::n_ctx`] asks for them.
 fn wanted_context(params: &ContextParams, trained: Option<u64>) -> u64 {
+    let trained = trained.unwrap_or(4096).clamp(256, 16 << 20);
     match params.n_ctx {
-        0 => trained.unwrap_or(4096).clamp(256, 1 << 20),
-        n => u64::from(n),
+        None => trained.min(8192),
+        Some(0) => trained,
+        Some(n) => u64::from(n),
     }
 }
 

@@ -26,8 +26,8 @@ pub type JobId = u64;
 /// How a context is made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ContextParams {
-    /// Cells of the KV cache; 0 takes the trained length of the model.
-    pub n_ctx: u32,
+    /// Cells of the KV cache; 0 takes the trained length of the model, `None` that or 8,192, whichever is less.
+    pub n_ctx: Option<u32>,
     /// Most tokens in one decode call.
     pub n_batch: u32,
     /// Compute threads; 0 lets the engine choose by measuring and watching.

@@ -1,1 +1,7 @@
-//! Words to lines: width, wrapping, sanitising.
+//! Words to lines: what may reach the terminal, how wide it is, where it breaks.
+
+mod sanitise;
+mod wrap;
+
+pub use sanitise::{Sanitiser, sanitise, sanitise_line};
+pub use wrap::{Wrapped, fit, width};

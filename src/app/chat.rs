@@ -1,0 +1,219 @@
+//! One open conversation: its words, its file, its view.
+
+use std::time::{Duration, Instant};
+
+use super::event::Effect;
+use super::transcript::Transcript;
+use crate::chat::{Access, Conversation, Entry, Finish, Message, MessageId, Role, StoreRequest};
+use crate::engine::protocol::Turn;
+
+/// How long typing or a slider must rest before it is saved.
+const REST: Duration = Duration::from_millis(700);
+/// Longest title made from a question.
+const LONGEST_TITLE: usize = 60;
+
+/// Whether the conversation has a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnDisk {
+    /// Nothing was typed yet, or making it failed.
+    #[default]
+    Nothing,
+    /// It was asked for.
+    Asked,
+    /// It is there.
+    There,
+}
+
+/// An open conversation.
+#[derive(Debug)]
+pub struct Chat {
+    /// What is in it.
+    pub conversation: Conversation,
+    /// Whether it can be changed here.
+    pub access: Access,
+    /// What stands above the input until it is no longer true, such as a failed save.
+    pub banner: Option<String>,
+    /// Its lines.
+    pub transcript: Transcript,
+    /// Questions that wait for the running answer.
+    pub queued: Vec<String>,
+    /// Its file.
+    pub on_disk: OnDisk,
+    /// Text of the input box that is to be saved then.
+    draft: Option<(String, Instant)>,
+    /// Sliders that moved are to be saved then.
+    sampling_at: Option<Instant>,
+}
+
+impl Chat {
+    /// A conversation with or without a file.
+    pub fn new(conversation: Conversation, access: Access, on_disk: OnDisk) -> Self {
+        Self {
+            conversation,
+            access,
+            banner: None,
+            transcript: Transcript::default(),
+            queued: Vec::new(),
+            on_disk,
+            draft: None,
+            sampling_at: None,
+        }
+    }
+
+    /// Whether it can be changed here.
+    pub fn is_ours(&self) -> bool {
+        self.access == Access::Write
+    }
+
+    /// Its title, as it is shown.
+    pub fn title(&self) -> &str {
+        self.conversation.title.as_deref().unwrap_or("New conversation")
+    }
+
+    /// Makes its file if there is none.
+    pub fn ensure_file(&mut self, effects: &mut Vec<Effect>) {
+        if self.on_disk == OnDisk::Nothing && self.is_ours() {
+            self.on_disk = OnDisk::Asked;
+            effects.push(Effect::Store(StoreRequest::Create(Box::new(self.conversation.clone()))));
+        }
+    }
+
+    /// Applies entries and has them written.
+    pub fn record(&mut self, entries: Vec<Entry>, sync: bool, ticket: Option<u64>, effects: &mut Vec<Effect>) {
+        if !self.is_ours() {
+            return;
+        }
+        // Before applying: the request to make the file holds what is there by now.
+        self.ensure_file(effects);
+        for entry in &entries {
+            self.conversation.apply(entry);
+        }
+        let id = self.conversation.id.clone();
+        effects.push(Effect::Store(StoreRequest::Append { id, entries, sync, ticket }));
+    }
+
+    /// The text in the input box changed.
+    pub fn typed(&mut self, text: String, now: Instant, effects: &mut Vec<Effect>) {
+        if self.is_ours() {
+            self.ensure_file(effects);
+            self.draft = Some((text, now + REST));
+        }
+    }
+
+    /// A slider moved; the conversation's settings are the new ones already. A conversation without a file gets
+    /// them with its first word.
+    pub fn slid(&mut self, now: Instant) {
+        if self.on_disk != OnDisk::Nothing && self.is_ours() {
+            self.sampling_at = Some(now + REST);
+        }
+    }
+
+    /// When something is to be saved.
+    pub fn wake_at(&self) -> Option<Instant> {
+        [self.draft.as_ref().map(|d| d.1), self.sampling_at].into_iter().flatten().min()
+    }
+
+    /// Saves what has rested by then.
+    pub fn save_rested(&mut self, now: Instant, effects: &mut Vec<Effect>) {
+        let mut entries = Vec::new();
+        if let Some((text, _)) = self.draft.take_if(|(_, at)| *at <= now)
+            && text != self.conversation.draft
+        {
+            entries.push(Entry::Draft { text });
+        }
+        if self.sampling_at.take_if(|at| *at <= now).is_some() {
+            entries.push(Entry::Sampling { sampling: self.conversation.sampling.clone() });
+        }
+        if !entries.is_empty() {
+            self.record(entries, false, None, effects);
+        }
+    }
+
+    /// Saves everything that waits to be saved.
+    pub fn save_all(&mut self, now: Instant, effects: &mut Vec<Effect>) {
+        self.save_rested(now + REST + REST, effects);
+    }
+
+    /// The entries of a new question, and its id. The first one gives the conversation its title.
+    pub fn question(&mut self, text: &str, at: i64) -> (MessageId, Vec<Entry>) {
+        let id = self.conversation.next_id();
+        // What waited to be saved is sent now.
+        self.draft = None;
+        let parent = self.conversation.head;
+        let mut entries = vec![Entry::Message(Message {
+            id,
+            parent,
+            role: Role::User,
+            text: text.to_owned(),
+            at,
+            state: crate::chat::MessageState::Complete,
+            made: None,
+        })];
+        if self.conversation.title.is_none() {
+            entries.push(Entry::Title { text: title_of(text) });
+        }
+        if !self.conversation.draft.is_empty() {
+            entries.push(Entry::Draft { text: String::new() });
+        }
+        (id, entries)
+    }
+
+    /// The turns that lead to a message, it included.
+    pub fn turns_to(&self, last: MessageId) -> Vec<Turn> {
+        let mut turns = Vec::new();
+        let mut next = Some(last);
+        while let Some(message) = next.and_then(|id| self.conversation.message(id)) {
+            turns.push(Turn { role: message.role, text: message.text.clone() });
+            next = message.parent.filter(|p| *p < message.id);
+        }
+        turns.reverse();
+        turns
+    }
+
+    /// The last message of the path.
+    pub fn head(&self) -> Option<&Message> {
+        self.conversation.head.and_then(|id| self.conversation.message(id))
+    }
+
+    /// The last question of the path.
+    pub fn last_question(&self) -> Option<MessageId> {
+        self.conversation.path().iter().rev().find(|m| m.role == Role::User).map(|m| m.id)
+    }
+
+    /// Messages that stand for the same place as this one: those of its parent and its role, oldest first.
+    pub fn tries(&self, id: MessageId) -> Vec<MessageId> {
+        let Some(message) = self.conversation.message(id) else { return Vec::new() };
+        let same = |m: &&Message| m.parent == message.parent && m.role == message.role;
+        self.conversation.messages.iter().filter(same).map(|m| m.id).collect()
+    }
+
+    /// The last message of the youngest path through a message.
+    pub fn leaf_of(&self, id: MessageId) -> MessageId {
+        let mut leaf = id;
+        while let Some(child) = self.conversation.messages.iter().rev().find(|m| m.parent == Some(leaf) && m.id > leaf)
+        {
+            leaf = child.id;
+        }
+        leaf
+    }
+}
+
+/// A title from the first question: its first line, not too long.
+fn title_of(question: &str) -> String {
+    let line = question.lines().find(|l| !l.trim().is_empty()).unwrap_or("New conversation").trim();
+    let mut title: String = line.chars().take(LONGEST_TITLE).collect();
+    if title.len() < line.len() {
+        title.push('…');
+    }
+    title
+}
+
+/// How an answer's end is marked beside its head; nothing where the model ended it by itself.
+pub fn mark(message: &Message) -> Option<&'static str> {
+    match (&message.made, message.role) {
+        (Some(made), _) if made.finish == Finish::Stop => None,
+        (Some(made), _) => Some(made.finish.label()),
+        (None, Role::Assistant) if message.state == crate::chat::MessageState::Complete => Some("broken off"),
+        _ => None,
+    }
+}

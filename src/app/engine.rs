@@ -1,0 +1,458 @@
+//! The engine as the app sees it: what it does, what it was asked, what it said, and how it ended.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use super::event::Effect;
+use super::figures::{Figures, Phase};
+use super::{App, Chat};
+use crate::chat::{
+    ConversationId, Entry, Finish, Made, Message, MessageId, MessageState, Role, Sampling, Timings, Usage,
+};
+use crate::engine::protocol::{
+    Cells, ContextParams, EngineEvent, EngineNews, JobId, ModelInfo, Problem, Prompt, Request,
+};
+
+/// How often an answer that grows is written to disk.
+const CHECKPOINT: Duration = Duration::from_secs(1);
+/// After so much silence during work the engine is called stuck.
+const SILENCE: Duration = Duration::from_secs(20);
+/// After so much silence a stop is called not obeyed.
+const DISOBEYED: Duration = Duration::from_secs(2);
+
+/// What the engine is doing.
+#[derive(Clone, Debug, PartialEq)]
+pub enum State {
+    /// It was started and loads the model: this share of it is there.
+    Loading(f32),
+    /// It has a model.
+    Ready,
+    /// It has none, and this is why.
+    Failed(Problem),
+    /// It is gone, and this is how.
+    Dead(String),
+}
+
+/// A question whose turn has not come.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    /// In which conversation.
+    pub chat: ConversationId,
+    /// The message to answer, or the answer to continue.
+    message: MessageId,
+    /// What `Saved` must repeat before the engine is asked.
+    ticket: Option<u64>,
+}
+
+/// An answer that runs.
+#[derive(Debug)]
+pub struct Job {
+    id: JobId,
+    /// In which conversation.
+    pub chat: ConversationId,
+    /// What is answered, or the answer that is continued.
+    message: MessageId,
+    /// The answer, once it began.
+    pub answer: Option<MessageId>,
+    /// Text that is not in the file yet.
+    unsaved: String,
+    checkpoint_at: Option<Instant>,
+    heard_at: Instant,
+    stopped_at: Option<Instant>,
+    told_stuck: bool,
+}
+
+/// The engine and its work.
+#[derive(Debug)]
+pub struct Engine {
+    /// What it is doing.
+    pub state: State,
+    /// The model that is loaded.
+    pub info: Option<ModelInfo>,
+    /// The answer that runs.
+    pub job: Option<Job>,
+    /// Figures of the answer that runs, or ran last.
+    pub figures: Figures,
+    /// Whose the cells of the cache are.
+    pub cells: Cells,
+    path: Option<PathBuf>,
+    params: ContextParams,
+    loading_heard_at: Option<Instant>,
+}
+
+impl Engine {
+    pub(super) fn new(params: ContextParams) -> Self {
+        Self {
+            state: State::Loading(0.0),
+            info: None,
+            job: None,
+            figures: Figures::default(),
+            cells: Cells::default(),
+            path: None,
+            params,
+            loading_heard_at: None,
+        }
+    }
+
+    /// The model's name, or its file's before it is loaded.
+    pub fn model_name(&self) -> String {
+        let file = || self.path.as_ref().and_then(|p| p.file_stem()).map(|s| s.to_string_lossy().into_owned());
+        self.info.as_ref().map(|i| i.name.clone()).or_else(file).unwrap_or_default()
+    }
+
+    pub(super) fn wake_at(&self) -> Option<Instant> {
+        let job = self.job.as_ref();
+        let checkpoint = job.and_then(|j| j.checkpoint_at);
+        let stop = job.and_then(|j| j.stopped_at).map(|at| at + DISOBEYED);
+        let silence = job.map(|j| j.heard_at).or(self.loading_heard_at).map(|at| at + SILENCE);
+        let watched = stop.or(silence).filter(|_| job.is_none_or(|j| !j.told_stuck));
+        [checkpoint, watched].into_iter().flatten().min()
+    }
+}
+
+impl App {
+    /// Starts an engine with that model.
+    pub(super) fn load(&mut self, path: PathBuf) {
+        self.break_off("the model was changed", Finish::Failed);
+        self.engine.path = Some(path.clone());
+        self.engine.info = None;
+        self.engine.state = State::Loading(0.0);
+        self.engine.cells = Cells::default();
+        self.engine.loading_heard_at = Some(self.now.mono);
+        let params = self.engine.params.clone();
+        self.effects.push(Effect::StartEngine);
+        self.effects.push(Effect::Engine(Request::Load { path, params }));
+    }
+
+    /// Starts the engine again after it died, hung or failed.
+    pub(super) fn restart(&mut self) {
+        match self.engine.path.clone() {
+            Some(path) => {
+                self.load(path);
+                self.tell("The engine starts again");
+            }
+            None => self.error("There is no model to start with. Choose one with /model"),
+        }
+    }
+
+    /// Another context size: the model is loaded anew with it.
+    pub(super) fn set_context(&mut self, n_ctx: u32) {
+        self.engine.params.n_ctx = Some(n_ctx);
+        if let Some(path) = self.engine.path.clone() {
+            self.load(path);
+        }
+    }
+
+    /// Asks for an answer to a message, or for more of an answer, when what leads to it is on disk.
+    pub(super) fn ask(&mut self, message: MessageId, ticket: Option<u64>) {
+        self.asks.push_back(Ask { chat: self.chat.conversation.id.clone(), message, ticket });
+        match &self.engine.state {
+            State::Dead(_) => self.error("The engine is gone; the question waits. Press F5 to start it again"),
+            State::Failed(problem) => {
+                let text = format!("The question waits for a model. {problem}");
+                self.error(text);
+            }
+            State::Loading(_) | State::Ready => {}
+        }
+    }
+
+    /// The same for a conversation that need not be the one shown.
+    pub(super) fn ask_in(&mut self, chat: ConversationId, message: MessageId, ticket: u64) {
+        self.asks.push_back(Ask { chat, message, ticket: Some(ticket) });
+    }
+
+    /// What was asked for with that ticket is on disk, or cannot be and is kept in memory.
+    pub(super) fn may_ask(&mut self, chat: &ConversationId, ticket: Option<u64>) {
+        for ask in &mut self.asks {
+            if ask.chat == *chat && (ticket.is_none() || ask.ticket == ticket) {
+                ask.ticket = None;
+            }
+        }
+    }
+
+    /// Asks the engine for the next answer, if it is free.
+    pub(super) fn ask_next(&mut self) {
+        if self.engine.state != State::Ready || self.engine.job.is_some() {
+            return;
+        }
+        let Some(at) = self.asks.iter().position(|a| a.ticket.is_none()) else { return };
+        let Some(Ask { chat: id, message, .. }) = self.asks.remove(at) else { return };
+        let job = self.next_number();
+        let Some(chat) = self.chat_mut(&id) else { return };
+        let turns = chat.turns_to(message);
+        let prompt = Prompt::Chat { system: chat.conversation.system.clone(), turns };
+        let sampling = chat.conversation.sampling.clone();
+        self.engine.figures = Figures::default();
+        self.engine.job = Some(Job {
+            id: job,
+            chat: id,
+            message,
+            answer: None,
+            unsaved: String::new(),
+            checkpoint_at: None,
+            heard_at: self.now.mono,
+            stopped_at: None,
+            told_stuck: false,
+        });
+        self.effects.push(Effect::Engine(Request::Generate { job, prompt, sampling, ignore_eog: false }));
+    }
+
+    /// Stops the answer that runs or waits in the conversation that is shown. Tells whether there was one.
+    pub(super) fn stop(&mut self) -> bool {
+        let id = self.chat.conversation.id.clone();
+        let now = self.now.mono;
+        if let Some(job) = self.engine.job.as_mut().filter(|j| j.chat == id) {
+            if job.stopped_at.is_none() {
+                job.stopped_at = Some(now);
+                let job = job.id;
+                self.effects.push(Effect::Engine(Request::Cancel { job }));
+            }
+            return true;
+        }
+        let before = self.asks.len();
+        self.asks.retain(|a| a.chat != id);
+        before != self.asks.len()
+    }
+
+    /// The running answer gets the settings of its conversation.
+    pub(super) fn steer(&mut self) {
+        let id = &self.chat.conversation.id;
+        if let Some(job) = self.engine.job.as_ref().filter(|j| j.chat == *id) {
+            let sampling = self.chat.conversation.sampling.clone();
+            self.effects.push(Effect::Engine(Request::Sampling { job: job.id, sampling }));
+        }
+    }
+
+    pub(super) fn engine_news(&mut self, news: EngineNews) {
+        match news {
+            EngineNews::Event(event) => self.engine_event(event),
+            EngineNews::Garbage(line) => self.error(format!("The engine wrote a line that is no event: {line}")),
+            EngineNews::Died { how, last_words } => {
+                let why = last_words.last().map(|w| format!(": {w}")).unwrap_or_default();
+                let during =
+                    if matches!(self.engine.state, State::Loading(_)) { " while loading the model" } else { "" };
+                self.break_off(&how, Finish::Failed);
+                self.engine.loading_heard_at = None;
+                self.engine.cells = Cells::default();
+                self.error(format!("The engine {how}{during}. Press F5 to start it again{why}"));
+                self.engine.state = State::Dead(how);
+            }
+        }
+    }
+
+    fn engine_event(&mut self, event: EngineEvent) {
+        let now = self.now.mono;
+        if self.engine.loading_heard_at.is_some() {
+            self.engine.loading_heard_at = Some(now);
+        }
+        match event {
+            EngineEvent::Hello { .. } => {}
+            EngineEvent::Loading { fraction } => self.engine.state = State::Loading(fraction),
+            EngineEvent::Loaded(info) => {
+                self.engine.loading_heard_at = None;
+                if let Some(note) = info.notes.first() {
+                    self.tell(note.clone());
+                }
+                self.engine.info = Some(*info);
+                self.engine.state = State::Ready;
+                self.effects.extend(self.engine.path.clone().map(Effect::RememberModel));
+            }
+            EngineEvent::LoadFailed(problem) => {
+                self.engine.loading_heard_at = None;
+                self.error(problem.to_string());
+                self.engine.state = State::Failed(problem);
+            }
+            EngineEvent::Threads { threads, .. } => {
+                if let Some(info) = &mut self.engine.info {
+                    info.threads = threads;
+                }
+            }
+            EngineEvent::Started { job, prompt_tokens, reused_tokens, cells, notes, .. } => {
+                if self.heard(job) {
+                    self.engine.figures.started(prompt_tokens, reused_tokens);
+                    self.engine.cells = cells;
+                    if let Some(note) = notes.first() {
+                        self.tell(note.clone());
+                    }
+                    self.begin_answer();
+                }
+            }
+            EngineEvent::Prefill { job, done, ms, .. } => {
+                if self.heard(job) {
+                    self.engine.figures.prefill(done, ms);
+                }
+            }
+            EngineEvent::Token { job, text, n, gap_ms } => {
+                if self.heard(job) {
+                    self.engine.figures.token(n, gap_ms);
+                    self.engine.cells.assistant += 1;
+                    self.append(&text);
+                }
+            }
+            EngineEvent::Finished { job, text, finish, usage, timings, seed, sampling, cells } => {
+                if self.heard(job) {
+                    if self.engine.figures.phase != Phase::Waiting {
+                        self.engine.cells = cells;
+                    }
+                    self.engine.figures.finished(usage, timings);
+                    self.append(&text);
+                    let model = self.engine.model_name();
+                    self.end_answer(Made { model, sampling, seed, finish, usage, timings });
+                }
+            }
+            EngineEvent::Failed { job, problem } => {
+                if self.heard(job) {
+                    self.break_off(&problem.what, Finish::Failed);
+                    self.error(problem.to_string());
+                }
+            }
+        }
+    }
+
+    /// Whether an event is about the answer that runs; those of earlier ones come late and mean nothing.
+    fn heard(&mut self, id: JobId) -> bool {
+        let now = self.now.mono;
+        let Some(job) = self.engine.job.as_mut().filter(|j| j.id == id) else { return false };
+        job.heard_at = now;
+        job.told_stuck = false;
+        true
+    }
+
+    /// The engine has begun: the answer becomes a message.
+    fn begin_answer(&mut self) {
+        let at = self.now.wall_ms;
+        let checkpoint = self.now.mono + CHECKPOINT;
+        let Some(mut job) = self.engine.job.take() else { return };
+        let mut effects = std::mem::take(&mut self.effects);
+        job.checkpoint_at = Some(checkpoint);
+        if let Some(chat) = self.chat_mut(&job.chat) {
+            let continued = chat.conversation.message(job.message).filter(|m| m.role == Role::Assistant).map(|m| m.id);
+            job.answer = continued.or_else(|| {
+                let id = chat.conversation.next_id();
+                let parent = Some(job.message);
+                let message = Message {
+                    id,
+                    parent,
+                    role: Role::Assistant,
+                    text: String::new(),
+                    at,
+                    state: MessageState::Open,
+                    made: None,
+                };
+                chat.record(vec![Entry::Message(message)], false, None, &mut effects);
+                Some(id)
+            });
+        }
+        self.effects = effects;
+        self.engine.job = Some(job);
+    }
+
+    fn append(&mut self, text: &str) {
+        let Some(job) = &mut self.engine.job else { return };
+        let (Some(id), false) = (job.answer, text.is_empty()) else { return };
+        job.unsaved.push_str(text);
+        let chat = job.chat.clone();
+        if let Some(chat) = self.chat_mut(&chat) {
+            // Into memory at once; into the file with the next checkpoint.
+            chat.conversation.apply(&Entry::Append { id, text: text.to_owned() });
+        }
+    }
+
+    /// Writes what came since the last checkpoint.
+    pub(super) fn checkpoint(&mut self) {
+        let now = self.now.mono;
+        let Some(job) = self.engine.job.as_mut().filter(|j| j.checkpoint_at.is_some_and(|at| at <= now)) else {
+            return;
+        };
+        job.checkpoint_at = Some(now + CHECKPOINT);
+        let text = std::mem::take(&mut job.unsaved);
+        if let (Some(id), false) = (job.answer, text.is_empty()) {
+            let chat = job.chat.clone();
+            self.write_only(&chat, vec![Entry::Append { id, text }], false);
+        }
+    }
+
+    /// Writes entries that are in memory already.
+    fn write_only(&mut self, chat: &ConversationId, entries: Vec<Entry>, sync: bool) {
+        if self.chat_mut(chat).is_some_and(|c| c.is_ours()) {
+            let request = crate::chat::StoreRequest::Append { id: chat.clone(), entries, sync, ticket: None };
+            self.effects.push(Effect::Store(request));
+        }
+    }
+
+    fn end_answer(&mut self, made: Made) {
+        let Some(job) = self.engine.job.take() else { return };
+        if let Some(id) = job.answer {
+            let mut entries = Vec::new();
+            if !job.unsaved.is_empty() {
+                entries.push(Entry::Append { id, text: job.unsaved });
+            }
+            let done = Entry::Done { id, made };
+            if let Some(chat) = self.chat_mut(&job.chat) {
+                chat.conversation.apply(&done);
+            }
+            entries.push(done);
+            self.write_only(&job.chat, entries, true);
+        }
+        self.let_go(&job.chat);
+        self.send_queued(&job.chat);
+    }
+
+    /// Ends the running answer as broken off; what came of it is kept. Its queued questions go back to the
+    /// input box, because there is nothing to answer them.
+    pub(super) fn break_off(&mut self, why: &str, finish: Finish) {
+        let Some(job) = &self.engine.job else { return };
+        tracing::info!("answer broken off: {why}");
+        let id = job.chat.clone();
+        let Some(chat) = self.chat_mut(&id) else { return };
+        let sampling: Sampling = chat.conversation.sampling.clone();
+        let queued = std::mem::take(&mut chat.queued);
+        let (usage, timings): (Usage, Timings) = (self.engine.figures.usage, self.engine.figures.timings);
+        let model = self.engine.model_name();
+        self.end_answer(Made { model, sampling, seed: 0, finish, usage, timings });
+        self.engine.figures.phase = Phase::Done;
+        if !queued.is_empty() && self.chat.conversation.id == id && self.input.is_empty() {
+            self.input.set(&queued.join("\n"));
+            self.typed();
+        }
+    }
+
+    /// A conversation in the background whose answer ended is not needed any more.
+    fn let_go(&mut self, id: &ConversationId) {
+        let waits = self.asks.iter().any(|a| a.chat == *id);
+        if !waits && self.background.get(id).is_some_and(|c| c.queued.is_empty()) {
+            let now = self.now.mono;
+            if let Some(mut chat) = self.background.remove(id) {
+                self.close(&mut chat, now);
+            }
+        }
+    }
+
+    /// Gives a conversation's file back.
+    pub(super) fn close(&mut self, chat: &mut Chat, now: Instant) {
+        chat.save_all(now, &mut self.effects);
+        if chat.is_ours() && chat.on_disk != super::OnDisk::Nothing {
+            let id = chat.conversation.id.clone();
+            self.effects.push(Effect::Store(crate::chat::StoreRequest::Close(id)));
+        }
+    }
+
+    /// Tells when the engine is silent for too long.
+    pub(super) fn watch_engine(&mut self) {
+        let now = self.now.mono;
+        if self.engine.loading_heard_at.take_if(|at| now.duration_since(*at) >= SILENCE).is_some() {
+            self.error("The engine has said nothing for 20 seconds while loading. Wait, or press F5 to start it again");
+        }
+        let Some(job) = &mut self.engine.job else { return };
+        let disobeyed = job.stopped_at.is_some_and(|at| now.duration_since(at) >= DISOBEYED);
+        let silent = now.duration_since(job.heard_at) >= SILENCE;
+        if !job.told_stuck && (disobeyed || silent) {
+            job.told_stuck = true;
+            self.error(if disobeyed {
+                "The engine does not stop. Press F5 to start it again; the text so far is kept"
+            } else {
+                "The engine has said nothing for 20 seconds. Wait, or press F5 to start it again; the text is kept"
+            });
+        }
+    }
+}

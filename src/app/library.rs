@@ -1,0 +1,236 @@
+//! The conversations that there are, and going from one to another.
+
+use super::event::{Effect, Resume};
+use super::{App, Chat, Focus, OnDisk, fresh};
+use crate::chat::{Access, ConversationId, StoreEvent, StoreRequest, Summary};
+
+/// The list of conversations.
+#[derive(Debug)]
+pub struct Library {
+    /// Every one, youngest change first.
+    pub items: Vec<Summary>,
+    /// Which one is chosen in the list.
+    pub at: usize,
+    /// The one that was deleted last.
+    trashed: Option<ConversationId>,
+    resume: Resume,
+    /// The one that was asked for and is not there yet.
+    opening: Option<ConversationId>,
+}
+
+impl Library {
+    pub(super) fn new(resume: Resume) -> Self {
+        Self { items: Vec::new(), at: 0, trashed: None, resume, opening: None }
+    }
+
+    /// The one that is chosen in the list.
+    pub fn chosen(&self) -> Option<&Summary> {
+        self.items.get(self.at)
+    }
+}
+
+impl App {
+    pub(super) fn begin_library(&mut self) {
+        if let Resume::Id(id) = &self.library.resume {
+            let id = id.clone();
+            self.open(&id);
+        }
+        self.list();
+    }
+
+    fn list(&mut self) {
+        self.effects.push(Effect::Store(StoreRequest::List));
+    }
+
+    pub(super) fn store_event(&mut self, event: StoreEvent) {
+        match event {
+            StoreEvent::Listed(items) => self.listed(items),
+            StoreEvent::Opened { conversation, access, notes } => {
+                let id = conversation.id.clone();
+                if self.library.opening.as_ref() == Some(&id) {
+                    self.library.opening = None;
+                    let mut chat = Chat::new(*conversation, access, OnDisk::There);
+                    if let Access::ReadOnly(why) = &chat.access {
+                        chat.banner = Some(format!("Read only: {why}"));
+                    }
+                    self.show(chat);
+                    if let Some(note) = notes.first() {
+                        self.error(note.clone());
+                    }
+                } else if let Some(chat) = self.chat_mut(&id) {
+                    chat.on_disk = OnDisk::There;
+                    chat.banner = None;
+                    self.list();
+                }
+            }
+            StoreEvent::Saved { id, ticket } => {
+                self.may_ask(&id, Some(ticket));
+                self.list();
+            }
+            StoreEvent::SaveFailed { id, reason } => {
+                if let Some(chat) = self.chat_mut(&id) {
+                    chat.banner = Some(reason);
+                }
+                // The words are safe in memory; an answer need not wait for the disk.
+                self.may_ask(&id, None);
+            }
+            StoreEvent::SaveRecovered { id } => {
+                if let Some(chat) = self.chat_mut(&id) {
+                    chat.banner = None;
+                }
+                self.tell("Saved again");
+            }
+            StoreEvent::Trashed(id) => {
+                self.library.trashed = Some(id.clone());
+                self.tell("Moved to the trash folder; u in the list brings it back");
+                if self.chat.conversation.id == id {
+                    self.show(self.empty());
+                }
+                self.list();
+            }
+            StoreEvent::Restored(id) => {
+                self.library.trashed = None;
+                self.open(&id);
+                self.list();
+            }
+            StoreEvent::Failed { id, reason } => {
+                if self.library.opening.as_ref() == id.as_ref() {
+                    self.library.opening = None;
+                }
+                let asked = id.and_then(|id| self.chat_mut(&id)).filter(|c| c.on_disk == OnDisk::Asked);
+                if let Some(chat) = asked {
+                    // The next word tries again, with everything that is there by then.
+                    chat.on_disk = OnDisk::Nothing;
+                    chat.banner = Some(format!("Not saved: {reason}"));
+                    let id = chat.conversation.id.clone();
+                    self.may_ask(&id, None);
+                } else {
+                    self.error(reason);
+                }
+            }
+        }
+    }
+
+    fn listed(&mut self, items: Vec<Summary>) {
+        let chosen = self.library.chosen().map(|s| s.id.clone());
+        self.library.items = items;
+        let place = |id: &ConversationId| self.library.items.iter().position(|s| s.id == *id);
+        let shown = &self.chat.conversation.id;
+        let at = if self.focus == Focus::List { chosen.as_ref().and_then(place) } else { place(shown) };
+        self.library.at = at.unwrap_or(self.library.at).min(self.library.items.len().saturating_sub(1));
+        if std::mem::take(&mut self.library.resume) == Resume::Last {
+            let last = self.library.items.iter().find(|s| s.damage.is_none()).map(|s| s.id.clone());
+            match last {
+                Some(id) => self.open(&id),
+                None => self.tell("There is no conversation yet; this is a new one"),
+            }
+        }
+    }
+
+    fn empty(&self) -> Chat {
+        // Two conversations of one process must not get one id within a millisecond.
+        let salt = self.salt.wrapping_add(u32::try_from(self.counter).unwrap_or(0)).wrapping_mul(0x9E37_79B1);
+        let conversation = fresh(self.now, salt, &self.defaults.0, &self.defaults.1);
+        Chat::new(conversation, Access::Write, OnDisk::Nothing)
+    }
+
+    /// Starts a new conversation.
+    pub(super) fn new_chat(&mut self) {
+        self.counter += 1;
+        let chat = self.empty();
+        self.show(chat);
+    }
+
+    /// Shows a conversation: at once if it is in memory, else when the store has read it.
+    pub(super) fn open(&mut self, id: &ConversationId) {
+        if self.chat.conversation.id == *id {
+            self.focus = Focus::Input;
+            return;
+        }
+        if let Some(chat) = self.background.remove(id) {
+            self.library.opening = None;
+            self.show(chat);
+            return;
+        }
+        self.library.opening = Some(id.clone());
+        self.effects.push(Effect::Store(StoreRequest::Open(id.clone())));
+    }
+
+    /// Puts a conversation in the place of the one that is shown. That one stays in memory while an answer for
+    /// it runs or waits; else its file is given back.
+    fn show(&mut self, chat: Chat) {
+        let now = self.now.mono;
+        let mut old = std::mem::replace(&mut self.chat, chat);
+        let id = old.conversation.id.clone();
+        let busy = self.engine.job.as_ref().is_some_and(|j| j.chat == id) || self.asks.iter().any(|a| a.chat == id);
+        if busy || !old.queued.is_empty() {
+            old.save_all(now, &mut self.effects);
+            self.background.insert(id, old);
+        } else {
+            self.close(&mut old, now);
+        }
+        self.input.set(&self.chat.conversation.draft.clone());
+        for question in self.chat.conversation.path() {
+            if question.role == crate::chat::Role::User {
+                self.input.remember(&question.text.clone());
+            }
+        }
+        self.focus = Focus::Input;
+        self.number.clear();
+        self.chat.transcript.follow();
+        let shown = &self.chat.conversation.id;
+        if let Some(at) = self.library.items.iter().position(|s| s.id == *shown) {
+            self.library.at = at;
+        }
+    }
+
+    /// Opens the conversation so many places down the list.
+    pub(super) fn step_chat(&mut self, by: isize) {
+        let shown = &self.chat.conversation.id;
+        let at = self.library.items.iter().position(|s| s.id == *shown);
+        let to = at.map_or(0, |at| at.saturating_add_signed(by)).min(self.library.items.len().saturating_sub(1));
+        if let Some(summary) = self.library.items.get(to).filter(|_| at != Some(to)) {
+            let id = summary.id.clone();
+            self.open(&id);
+        }
+    }
+
+    /// Moves a conversation to the trash folder.
+    pub(super) fn trash(&mut self, id: ConversationId) {
+        if self.chat.conversation.id == id {
+            self.stop();
+            if self.chat.on_disk == OnDisk::Nothing {
+                self.new_chat();
+                return;
+            }
+        }
+        self.effects.push(Effect::Store(StoreRequest::Trash(id)));
+    }
+
+    /// Brings back what was deleted last.
+    pub(super) fn restore(&mut self) {
+        match self.library.trashed.clone() {
+            Some(id) => self.effects.push(Effect::Store(StoreRequest::Restore(id))),
+            None => self.tell("Nothing was deleted since the start; deleted files are in the trash folder"),
+        }
+    }
+
+    /// Gives a conversation another title.
+    pub(super) fn rename(&mut self, id: ConversationId, title: &str) {
+        let title = title.trim().to_owned();
+        if title.is_empty() {
+            self.error("A title needs at least one letter; the old one stays");
+            return;
+        }
+        if let Some(chat) = self.chat_mut(&id)
+            && chat.is_ours()
+        {
+            let mut effects = Vec::new();
+            chat.record(vec![crate::chat::Entry::Title { text: title }], true, None, &mut effects);
+            self.effects.append(&mut effects);
+            self.list();
+        } else {
+            self.effects.push(Effect::Store(StoreRequest::Rename(id, title)));
+        }
+    }
+}

@@ -1,0 +1,540 @@
+//! What each command does, and the keys of sliders and boxes.
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use super::commands::Command;
+use super::event::Effect;
+use super::overlay::{Asked, Overlay, hits};
+use super::{App, Focus, Input};
+use crate::chat::{Entry, Finish, KNOBS, Kind, MessageId, Role, Sampling};
+
+/// Lines that stay when a page is turned.
+const OVERLAP: usize = 2;
+
+impl App {
+    /// Does what a command says.
+    #[allow(clippy::too_many_lines)] // One arm a command, and the match is exhaustive: that is its point.
+    pub(super) fn perform(&mut self, command: Command) {
+        let height = self.view_height();
+        let page = isize::try_from(height.saturating_sub(OVERLAP).max(1)).unwrap_or(1);
+        match command {
+            Command::Stop => self.escape(false),
+            Command::Interrupt => self.interrupt(false),
+            Command::NewChat => self.new_chat(),
+            Command::Chats => self.go(Focus::List),
+            Command::NextChat => self.step_chat(1),
+            Command::PreviousChat => self.step_chat(-1),
+            Command::Sliders => self.go(if self.focus == Focus::Sliders { Focus::Input } else { Focus::Sliders }),
+            Command::NextArea => self.go(match self.focus {
+                Focus::Input => Focus::Messages,
+                Focus::Messages => Focus::Sliders,
+                Focus::Sliders | Focus::List => Focus::Input,
+            }),
+            Command::PreviousArea => self.go(match self.focus {
+                Focus::Input => Focus::Sliders,
+                Focus::Sliders => Focus::Messages,
+                Focus::Messages | Focus::List => Focus::Input,
+            }),
+            Command::Palette => self.overlay = Some(Overlay::Palette { query: String::new(), at: 0 }),
+            Command::Help => self.overlay = Some(Overlay::Help(0)),
+            Command::TogglePanel => self.show_panel = !self.show_panel,
+            Command::ToggleList => self.show_list = !self.show_list,
+            Command::Restart => self.restart(),
+            Command::Model => {
+                self.overlay = Some(Overlay::Models { list: None, at: 0 });
+                self.effects.push(Effect::ListModels);
+            }
+            Command::System => self.ask_text(Asked::System, &self.chat.conversation.system.clone()),
+            Command::Rename => {
+                let id = self.chat.conversation.id.clone();
+                let title = self.chat.title().to_owned();
+                self.ask_text(Asked::Title(id), &title);
+            }
+            Command::Delete => {
+                let id = self.chat.conversation.id.clone();
+                self.overlay = Some(Overlay::Delete(id, self.chat.title().to_owned()));
+            }
+            Command::Regenerate => match self.chat.last_question() {
+                Some(question) => self.answer_again(question),
+                None => self.tell("There is no question yet"),
+            },
+            Command::Continue => self.continue_answer(),
+            Command::EditLast => match self.chat.last_question() {
+                Some(question) => self.edit(question),
+                None => self.tell("There is no question yet"),
+            },
+            Command::CopyAnswer => self.copy_last(),
+            Command::Set => self.tell("Which slider? For example /set temp 0.7"),
+            Command::Show => self.show_facts(),
+            Command::PageUp => self.chat.transcript.scroll_by(-page, height),
+            Command::PageDown => self.chat.transcript.scroll_by(page, height),
+            Command::Top => self.chat.transcript.scroll_to(0, height),
+            Command::Bottom => self.chat.transcript.follow(),
+            Command::Repaint => self.effects.push(Effect::Repaint),
+            Command::Suspend => self.effects.push(Effect::Suspend),
+            Command::Quit => self.quit(),
+            Command::Send => self.enter(),
+            Command::Newline => {
+                self.input.area.insert_newline();
+                self.typed();
+            }
+            Command::Leave => {
+                if self.input.is_empty() {
+                    self.quit();
+                } else {
+                    self.input.area.delete_next_char();
+                    self.typed();
+                }
+            }
+            Command::Earlier => self.earlier(),
+            Command::Later => {
+                self.input.later();
+                self.typed();
+            }
+            Command::Editor => self.effects.push(Effect::Edit(self.input.text())),
+            Command::Unfold => {
+                if !self.input.unfold() {
+                    self.tell("Nothing is folded");
+                }
+            }
+            Command::Undo => self.changed(|input| input.area.undo()),
+            Command::Redo => self.changed(|input| input.area.redo()),
+            Command::Up => self.chat.transcript.select(-1, height),
+            Command::Down => self.chat.transcript.select(1, height),
+            Command::First => self.chat.transcript.select(isize::MIN / 2, height),
+            Command::Last => self.chat.transcript.select(isize::MAX / 2, height),
+            Command::Copy => self.copy_selected(),
+            Command::Again => self.again_selected(),
+            Command::Edit => self.edit_selected(),
+            Command::OlderTry => self.step_try(-1),
+            Command::NewerTry => self.step_try(1),
+            Command::Back => self.go(Focus::Input),
+            Command::KnobUp => self.choose_knob(self.knob.checked_sub(1).unwrap_or(KNOBS.len() - 1)),
+            Command::KnobDown => self.choose_knob((self.knob + 1) % KNOBS.len()),
+            Command::Less => self.slide(|s, knob| KNOBS[knob].step(s, -1, false)),
+            Command::More => self.slide(|s, knob| KNOBS[knob].step(s, 1, false)),
+            Command::MuchLess => self.slide(|s, knob| KNOBS[knob].step(s, -1, true)),
+            Command::MuchMore => self.slide(|s, knob| KNOBS[knob].step(s, 1, true)),
+            Command::Reset => {
+                let default = self.defaults.0.clone();
+                // The default is in range, so setting it cannot fail.
+                self.slide(|s, knob| drop(KNOBS[knob].set(s, default.get(KNOBS[knob].knob))));
+            }
+            Command::ListUp => self.library.at = self.library.at.saturating_sub(1),
+            Command::ListDown => {
+                self.library.at = (self.library.at + 1).min(self.library.items.len().saturating_sub(1));
+            }
+            Command::Open => {
+                if let Some(id) = self.library.chosen().map(|s| s.id.clone()) {
+                    self.open(&id);
+                }
+            }
+            Command::ListRename => {
+                if let Some((id, title)) = self.library.chosen().map(|s| (s.id.clone(), s.title.clone())) {
+                    self.ask_text(Asked::Title(id), &title);
+                }
+            }
+            Command::ListDelete => {
+                if let Some((id, title)) = self.library.chosen().map(|s| (s.id.clone(), s.title.clone())) {
+                    self.overlay = Some(Overlay::Delete(id, title));
+                }
+            }
+            Command::ListRestore => self.restore(),
+        }
+    }
+
+    fn go(&mut self, to: Focus) {
+        self.focus = to;
+        self.number.clear();
+        if to == Focus::Messages && self.chat.transcript.selected.is_none() {
+            let height = self.view_height();
+            self.chat.transcript.select(0, height);
+        }
+    }
+
+    fn changed(&mut self, edit: impl Fn(&mut Input) -> bool) {
+        if edit(&mut self.input) {
+            self.typed();
+        }
+    }
+
+    fn ask_text(&mut self, what: Asked, text: &str) {
+        if what == Asked::System && !self.chat.is_ours() {
+            self.error("This conversation is only shown here; it cannot be changed");
+            return;
+        }
+        let mut input = Box::new(Input::default());
+        input.set(text);
+        self.overlay = Some(Overlay::Ask { what, input });
+    }
+
+    /// Saves what waits and leaves. What runs is kept as far as it came.
+    pub(super) fn quit(&mut self) {
+        self.break_off("the program ends", Finish::Cancelled);
+        let now = self.now.mono;
+        self.chat.save_all(now, &mut self.effects);
+        self.effects.push(Effect::Quit);
+    }
+
+    pub(super) fn interrupt(&mut self, twice: bool) {
+        if twice {
+            self.quit();
+        } else if !self.stop() {
+            self.tell("Press Ctrl-C once more to leave");
+        }
+        self.pressed_c = Some(self.now.mono);
+    }
+
+    /// One step back: out of sliders and list, then the answer stops, then waiting questions come back, then
+    /// the selection and the notice go; a second press on an empty box takes the last question back.
+    pub(super) fn escape(&mut self, twice: bool) {
+        if matches!(self.focus, Focus::Sliders | Focus::List) {
+            self.go(Focus::Input);
+        } else if self.stop() {
+        } else if self.take_queued() || self.focus == Focus::Messages {
+            self.go(Focus::Input);
+        } else if twice && self.input.is_empty() {
+            self.perform(Command::EditLast);
+        } else {
+            self.notice = None;
+            self.pressed_esc = Some(self.now.mono);
+        }
+    }
+
+    /// Enter: a new line after a backslash, a command after a slash, else a question.
+    fn enter(&mut self) {
+        if self.input.continue_line() {
+            self.typed();
+            return;
+        }
+        let text = self.input.text();
+        if text.trim().is_empty() {
+            return;
+        }
+        if text.starts_with('/') && !text.contains('\n') {
+            if self.slash(&text) {
+                self.input.take();
+                self.typed();
+            }
+            return;
+        }
+        if !self.chat.is_ours() {
+            self.error("This conversation is only shown here. Ctrl-N starts a new one");
+            return;
+        }
+        self.input.take();
+        self.send(text);
+    }
+
+    /// Sends a question, or lets it wait for the running answer.
+    pub(super) fn send(&mut self, text: String) {
+        self.chat.transcript.follow();
+        if self.is_busy() {
+            self.chat.queued.push(text);
+            self.typed();
+            self.tell("The question waits for the answer; Up takes it back");
+            return;
+        }
+        let at = self.now.wall_ms;
+        let ticket = self.next_number();
+        let (question, entries) = self.chat.question(&text, at);
+        self.chat.record(entries, true, Some(ticket), &mut self.effects);
+        self.ask(question, Some(ticket));
+    }
+
+    /// Sends the first waiting question of a conversation whose answer has ended.
+    pub(super) fn send_queued(&mut self, id: &crate::chat::ConversationId) {
+        let at = self.now.wall_ms;
+        let ticket = self.next_number();
+        let mut effects = Vec::new();
+        let Some(chat) = self.chat_mut(id).filter(|c| !c.queued.is_empty()) else { return };
+        let text = chat.queued.remove(0);
+        let (question, entries) = chat.question(&text, at);
+        chat.record(entries, true, Some(ticket), &mut effects);
+        self.effects.append(&mut effects);
+        self.ask_in(id.clone(), question, ticket);
+    }
+
+    fn earlier(&mut self) {
+        if self.input.is_empty() && self.take_queued() {
+            return;
+        }
+        if self.input.earlier() {
+            self.typed();
+        }
+    }
+
+    /// Takes the last waiting question back into an empty box.
+    fn take_queued(&mut self) -> bool {
+        if !self.input.is_empty() {
+            return false;
+        }
+        let Some(text) = self.chat.queued.pop() else { return false };
+        self.input.set(&text);
+        self.typed();
+        true
+    }
+
+    fn may_change(&mut self) -> bool {
+        if !self.chat.is_ours() {
+            self.error("This conversation is only shown here; it cannot be changed");
+            return false;
+        }
+        if self.is_busy() {
+            self.tell("An answer runs; Esc stops it");
+            return false;
+        }
+        true
+    }
+
+    /// Another answer to a question; those before stay.
+    fn answer_again(&mut self, question: MessageId) {
+        if self.may_change() {
+            let ticket = self.next_number();
+            let entries = vec![Entry::Head { id: Some(question) }];
+            self.chat.record(entries, true, Some(ticket), &mut self.effects);
+            self.chat.transcript.follow();
+            self.go(Focus::Input);
+            self.ask(question, Some(ticket));
+        }
+    }
+
+    fn continue_answer(&mut self) {
+        let last = self.chat.head().filter(|m| m.role == Role::Assistant && !m.text.trim().is_empty()).map(|m| m.id);
+        match last {
+            Some(answer) => {
+                if self.may_change() {
+                    self.chat.transcript.follow();
+                    self.ask(answer, None);
+                }
+            }
+            None => self.tell("There is no answer to go on with"),
+        }
+    }
+
+    /// Takes a question back into the box; sending it makes another try, what was stays.
+    fn edit(&mut self, question: MessageId) {
+        if !self.may_change() {
+            return;
+        }
+        let Some((parent, text)) = self.chat.conversation.message(question).map(|m| (m.parent, m.text.clone())) else {
+            return;
+        };
+        self.chat.record(vec![Entry::Head { id: parent }], false, None, &mut self.effects);
+        self.input.set(&text);
+        self.typed();
+        self.go(Focus::Input);
+        self.tell("Change the question and send it; the old one stays in the file");
+    }
+
+    /// The question that belongs to the selected message: itself, or the one that it answers.
+    fn selected_question(&self) -> Option<MessageId> {
+        let message = self.chat.conversation.message(self.chat.transcript.selected?)?;
+        if message.role == Role::User { Some(message.id) } else { message.parent }
+    }
+
+    fn again_selected(&mut self) {
+        if let Some(question) = self.selected_question() {
+            self.answer_again(question);
+        }
+    }
+
+    fn edit_selected(&mut self) {
+        if let Some(question) = self.selected_question() {
+            self.edit(question);
+        }
+    }
+
+    fn copy_selected(&mut self) {
+        let text =
+            self.chat.transcript.selected.and_then(|id| self.chat.conversation.message(id)).map(|m| m.text.clone());
+        self.effects.extend(text.map(Effect::Copy));
+    }
+
+    fn copy_last(&mut self) {
+        let path = self.chat.conversation.path();
+        let text = path.iter().rev().find(|m| m.role == Role::Assistant).map(|m| m.text.clone());
+        match text {
+            Some(text) => self.effects.push(Effect::Copy(text)),
+            None => self.tell("There is no answer yet"),
+        }
+    }
+
+    /// Shows the try before or after of the selected message, with what came after it.
+    fn step_try(&mut self, by: isize) {
+        let Some(id) = self.chat.transcript.selected else { return };
+        let tries = self.chat.tries(id);
+        let at = tries.iter().position(|t| *t == id).unwrap_or(0);
+        let to = at.saturating_add_signed(by).min(tries.len().saturating_sub(1));
+        if to != at && self.may_change() {
+            let head = self.chat.leaf_of(tries[to]);
+            self.chat.record(vec![Entry::Head { id: Some(head) }], false, None, &mut self.effects);
+            self.chat.transcript.selected = Some(tries[to]);
+        }
+    }
+
+    fn choose_knob(&mut self, knob: usize) {
+        self.knob = knob;
+        self.number.clear();
+    }
+
+    /// Changes the chosen slider; a running answer obeys from its next token on.
+    fn slide(&mut self, change: impl FnOnce(&mut Sampling, usize)) {
+        self.number.clear();
+        let knob = self.knob;
+        self.set_sampling(|sampling| change(sampling, knob));
+    }
+
+    /// Changes the settings of this conversation.
+    pub(super) fn set_sampling(&mut self, change: impl FnOnce(&mut Sampling)) {
+        if !self.chat.is_ours() {
+            self.error("This conversation is only shown here; it cannot be changed");
+            return;
+        }
+        let before = self.chat.conversation.sampling.clone();
+        change(&mut self.chat.conversation.sampling);
+        if self.chat.conversation.sampling != before {
+            let now = self.now.mono;
+            self.chat.slid(now);
+            self.steer();
+        }
+    }
+
+    /// Digits on a slider. Tells whether the key was one.
+    pub(super) fn slider_key(&mut self, key: &KeyEvent) -> bool {
+        if key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT) {
+            return false;
+        }
+        let numeric = !matches!(KNOBS[self.knob].kind, Kind::Choice(_));
+        match key.code {
+            KeyCode::Char(c) if numeric && (c.is_ascii_digit() || c == '.' || (c == '-' && self.number.is_empty())) => {
+                if self.number.len() < 12 {
+                    self.number.push(c);
+                }
+                true
+            }
+            KeyCode::Backspace if !self.number.is_empty() => self.number.pop().is_some(),
+            KeyCode::Enter if !self.number.is_empty() => {
+                let text = std::mem::take(&mut self.number);
+                let mut sampling = self.chat.conversation.sampling.clone();
+                match KNOBS[self.knob].parse(&mut sampling, &text) {
+                    Ok(()) => self.set_sampling(|s| *s = sampling),
+                    Err(error) => self.error(error.to_string()),
+                }
+                true
+            }
+            KeyCode::Enter => {
+                self.go(Focus::Input);
+                true
+            }
+            KeyCode::Esc if !self.number.is_empty() => {
+                self.number.clear();
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// A key while something stands over the screen.
+    pub(super) fn overlay_key(&mut self, key: &KeyEvent) {
+        let control = key.modifiers.contains(KeyModifiers::CONTROL);
+        let leaves = key.code == KeyCode::Esc || (control && matches!(key.code, KeyCode::Char('c' | 'g')));
+        let Some(overlay) = self.overlay.take() else { return };
+        if leaves {
+            return;
+        }
+        if control && key.code == KeyCode::Char('q') {
+            self.quit();
+            return;
+        }
+        let step = match key.code {
+            KeyCode::Up => -1,
+            KeyCode::Down => 1,
+            KeyCode::PageUp => -10,
+            KeyCode::PageDown => 10,
+            _ => 0,
+        };
+        let enter = key.code == KeyCode::Enter;
+        self.overlay = match overlay {
+            Overlay::Help(_) | Overlay::Text { .. }
+                if enter || key.code == KeyCode::Char('q') || key.code == KeyCode::F(1) =>
+            {
+                None
+            }
+            Overlay::Help(top) => Some(Overlay::Help(top.saturating_add_signed(step))),
+            Overlay::Text { title, lines, top } => {
+                let top = top.saturating_add_signed(step).min(lines.len().saturating_sub(1));
+                Some(Overlay::Text { title, lines, top })
+            }
+            Overlay::Palette { query, at } => self.palette_key(key, query, at.saturating_add_signed(step)),
+            Overlay::Ask { what, mut input } => {
+                let newline = what == Asked::System
+                    && (key.modifiers.contains(KeyModifiers::ALT) && enter
+                        || (control && key.code == KeyCode::Char('j')));
+                if newline {
+                    input.area.insert_newline();
+                } else if enter {
+                    self.answered(what, &input.text());
+                    return;
+                } else {
+                    input.key(key);
+                }
+                Some(Overlay::Ask { what, input })
+            }
+            Overlay::Delete(id, title) => match key.code {
+                KeyCode::Char('y' | 'Y') | KeyCode::Enter => {
+                    self.trash(id);
+                    None
+                }
+                KeyCode::Char('n' | 'N') => None,
+                _ => Some(Overlay::Delete(id, title)),
+            },
+            Overlay::Models { list: Some(list), at } => {
+                let at = at.saturating_add_signed(step).min(list.len().saturating_sub(1));
+                match list.get(at).filter(|_| enter) {
+                    Some((_, path)) => {
+                        let path = path.clone();
+                        self.load(path);
+                        None
+                    }
+                    None => Some(Overlay::Models { list: Some(list), at }),
+                }
+            }
+            Overlay::Models { list: None, at } => Some(Overlay::Models { list: None, at }),
+        };
+    }
+
+    fn palette_key(&mut self, key: &KeyEvent, mut query: String, at: usize) -> Option<Overlay> {
+        match key.code {
+            KeyCode::Enter => {
+                if let Some(row) = hits(&query).get(at) {
+                    self.perform(row.command);
+                }
+                // The command may have opened something itself.
+                return self.overlay.take();
+            }
+            KeyCode::Backspace => drop(query.pop()),
+            KeyCode::Char(c) if !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT) => query.push(c),
+            _ => {
+                let at = at.min(hits(&query).len().saturating_sub(1));
+                return Some(Overlay::Palette { query, at });
+            }
+        }
+        Some(Overlay::Palette { query, at: 0 })
+    }
+
+    fn answered(&mut self, what: Asked, text: &str) {
+        match what {
+            Asked::Title(id) => self.rename(id, &text.replace('\n', " ")),
+            Asked::System => self.set_system(text.trim().to_owned()),
+        }
+    }
+
+    /// Changes the system prompt of this conversation; its next answer reads it.
+    pub(super) fn set_system(&mut self, text: String) {
+        if self.chat.is_ours() && self.chat.conversation.system != text {
+            self.chat.record(vec![Entry::System { text }], true, None, &mut self.effects);
+            self.tell("The next answer reads the new system prompt");
+        }
+    }
+}

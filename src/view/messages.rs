@@ -1,0 +1,116 @@
+//! The messages, and the title above them.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::style::{Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Paragraph;
+
+use super::theme::Theme;
+use crate::app::{App, Focus, INDENT, Phase, Row, State, mark};
+use crate::chat::{MessageId, Role};
+use crate::text::{Wrapped, fit, sanitise_line};
+
+/// The title of the conversation and what is special about it.
+pub fn title(app: &App, theme: &Theme, area: Rect, frame: &mut Frame) {
+    let mut notes = Vec::new();
+    if !app.chat.is_ours() {
+        notes.push("read only");
+    }
+    if !app.chat.conversation.system.is_empty() {
+        notes.push("system prompt");
+    }
+    if app.engine.info.as_ref().is_some_and(|i| !i.has_template) {
+        notes.push("raw completion: no chat template");
+    }
+    let notes = if notes.is_empty() { String::new() } else { format!("  ({})", notes.join(", ")) };
+    let title = fit(&sanitise_line(app.chat.title()), usize::from(area.width).saturating_sub(1 + notes.len()));
+    let line = Line::from(vec![Span::raw(" "), Span::styled(title, theme.heading), Span::styled(notes, theme.faint)]);
+    frame.render_widget(Paragraph::new(line), area);
+}
+
+/// The messages that are in view.
+pub fn draw(app: &App, theme: &Theme, area: Rect, frame: &mut Frame) {
+    if area.is_empty() {
+        return;
+    }
+    let height = usize::from(area.height);
+    let transcript = &app.chat.transcript;
+    if transcript.lines() == 0 {
+        welcome(app, theme, area, frame);
+        return;
+    }
+    let top = transcript.top(height);
+    let selected = transcript.selected.filter(|_| app.focus == Focus::Messages);
+    let lines: Vec<Line> = transcript
+        .rows(top, height)
+        .map(|row| match row {
+            Row::Head(id) => head(app, theme, id, selected == Some(id)),
+            Row::Text(id, text) => text_line(theme, text, selected == Some(id)),
+            Row::Blank => Line::default(),
+        })
+        .collect();
+    frame.render_widget(Paragraph::new(lines), area);
+    let below = transcript.lines().saturating_sub(top + height);
+    if below > 0 && !transcript.follows() {
+        let text = format!(" ↓ {below} more lines (Ctrl-End) ");
+        let width = u16::try_from(text.chars().count()).unwrap_or(0).min(area.width);
+        let place = Rect { x: area.right() - width, y: area.bottom() - 1, width, height: 1 };
+        frame.render_widget(Paragraph::new(Line::styled(text, theme.chosen)), place);
+    }
+}
+
+fn head(app: &App, theme: &Theme, id: MessageId, chosen: bool) -> Line<'static> {
+    let Some(message) = app.chat.conversation.message(id) else { return Line::default() };
+    let name = match message.role {
+        Role::User => "you",
+        Role::Assistant => "model",
+        Role::System => "system",
+    };
+    let style = theme.role(message.role).add_modifier(Modifier::BOLD);
+    let mut spans = vec![Span::styled(name, if chosen { style.patch(theme.chosen) } else { style })];
+    let tries = app.chat.tries(id);
+    if tries.len() > 1 {
+        let at = tries.iter().position(|t| *t == id).unwrap_or(0) + 1;
+        spans.push(Span::styled(format!("  {at}/{}", tries.len()), theme.faint));
+    }
+    if app.is_running(id) {
+        spans.push(Span::styled(running(app), theme.faint));
+    } else if let Some(mark) = mark(message) {
+        spans.push(Span::styled(format!("  ({mark})"), theme.faint));
+    }
+    Line::from(spans)
+}
+
+fn running(app: &App) -> String {
+    match app.engine.figures.phase {
+        Phase::Prefill => "  reads …".to_owned(),
+        _ => "  writes …".to_owned(),
+    }
+}
+
+fn text_line(theme: &Theme, text: &str, chosen: bool) -> Line<'static> {
+    let margin = if chosen { "▌ " } else { "  " };
+    debug_assert_eq!(margin.chars().count(), usize::from(INDENT));
+    Line::from(vec![Span::styled(margin, theme.bar), Span::styled(text.to_owned(), theme.text)])
+}
+
+/// What an empty conversation shows: what to do, and what the model is doing.
+fn welcome(app: &App, theme: &Theme, area: Rect, frame: &mut Frame) {
+    let state = match &app.engine.state {
+        State::Loading(fraction) => {
+            format!("{} is being loaded ({:.0} %). Type already.", app.engine.model_name(), fraction * 100.0)
+        }
+        State::Ready => format!("{} is ready.", app.engine.model_name()),
+        State::Failed(problem) => problem.to_string(),
+        State::Dead(how) => format!("The engine {how}. Press F5 to start it again."),
+    };
+    let help = "Enter sends · Esc stops · F2 sliders · Ctrl-O conversations · F1 all keys";
+    let width = usize::from(area.width).saturating_sub(4).max(1);
+    let mut lines = vec![Line::default()];
+    for (text, style) in [(state, theme.text), (String::new(), Style::new()), (help.to_owned(), theme.faint)] {
+        let wrapped = Wrapped::new(&text, width);
+        lines.extend((0..wrapped.height()).map(|n| Line::styled(format!("  {}", wrapped.line(n)), style)));
+    }
+    frame.render_widget(Paragraph::new(lines), area);
+}

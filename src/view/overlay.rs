@@ -1,0 +1,144 @@
+//! What stands over the screen.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::style::{Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Clear, Paragraph};
+
+use super::theme::Theme;
+use crate::app::commands::COMMANDS;
+use crate::app::{App, Overlay, Scope, hits, shown_key};
+use crate::text::{Wrapped, fit, sanitise_line};
+
+/// Widest box.
+const WIDEST: u16 = 96;
+
+/// Draws the box that is open, if one is.
+pub fn draw(app: &App, theme: &Theme, frame: &mut Frame) {
+    let Some(overlay) = &app.overlay else { return };
+    match overlay {
+        Overlay::Help(top) => {
+            let inner = open(theme, "Keys and commands (Esc closes)", u16::MAX, frame);
+            scrolled(help(theme, usize::from(inner.width)), *top, inner, frame);
+        }
+        Overlay::Text { title, lines, top } => {
+            let inner = open(theme, title, u16::MAX, frame);
+            let columns = usize::from(inner.width);
+            let text = lines.iter().flat_map(|l| {
+                let wrapped = Wrapped::new(l, columns);
+                (0..wrapped.height()).map(|n| Line::raw(wrapped.line(n).to_owned())).collect::<Vec<_>>()
+            });
+            scrolled(text.collect(), *top, inner, frame);
+        }
+        Overlay::Palette { query, at } => palette(theme, query, *at, frame),
+        Overlay::Ask { what, input } => {
+            let inner = open(
+                theme,
+                &format!("{} (Enter takes it, Esc leaves it)", what.title()),
+                input.height(WIDEST - 4).max(3),
+                frame,
+            );
+            let mut area = input.area.clone();
+            area.set_cursor_style(Style::new().add_modifier(Modifier::REVERSED));
+            frame.render_widget(&area, inner);
+        }
+        Overlay::Delete(_, title) => {
+            let inner = open(theme, "Delete?", 3, frame);
+            let title = fit(&sanitise_line(title), usize::from(inner.width).saturating_sub(4));
+            let text = vec![
+                Line::raw(format!("“{title}”")),
+                Line::raw("moves to the trash folder; u in the list brings it back."),
+                Line::styled("y delete   n keep", theme.heading),
+            ];
+            frame.render_widget(Paragraph::new(text), inner);
+        }
+        Overlay::Models { list, at } => models(theme, list.as_deref(), *at, frame),
+    }
+}
+
+/// Clears a box in the middle of the screen and gives its inside.
+fn open(theme: &Theme, title: &str, lines: u16, frame: &mut Frame) -> Rect {
+    let screen = frame.area();
+    let width = screen.width.saturating_sub(4).min(WIDEST).max(screen.width.min(10));
+    let height = lines.saturating_add(2).min(screen.height.saturating_sub(1)).max(screen.height.min(3));
+    let area =
+        Rect { x: screen.x + (screen.width - width) / 2, y: screen.y + (screen.height - height) / 3, width, height };
+    frame.render_widget(Clear, area);
+    let block = Block::bordered().title(format!(" {title} ")).border_style(theme.faint).title_style(theme.heading);
+    let inner = block.inner(area);
+    frame.render_widget(block, area);
+    inner
+}
+
+fn scrolled(lines: Vec<Line>, top: usize, area: Rect, frame: &mut Frame) {
+    let last = lines.len().saturating_sub(usize::from(area.height));
+    let shown: Vec<Line> = lines.into_iter().skip(top.min(last)).take(usize::from(area.height)).collect();
+    frame.render_widget(Paragraph::new(shown), area);
+}
+
+fn help(theme: &Theme, columns: usize) -> Vec<Line<'static>> {
+    let mut lines = Vec::new();
+    for scope in Scope::ALL {
+        lines.push(Line::styled(scope.title(), theme.heading));
+        for row in COMMANDS.iter().filter(|r| r.scope == scope) {
+            let keys: Vec<String> = row.keys.iter().map(|k| shown_key(k)).collect();
+            let slash = if row.slash.is_empty() { String::new() } else { format!("/{} {}", row.slash, row.argument) };
+            let left = format!("  {:<22} {:<17} ", fit(&keys.join(" "), 22), slash.trim_end());
+            let wrapped = Wrapped::new(row.help, columns.saturating_sub(left.chars().count()).max(12));
+            for n in 0..wrapped.height() {
+                let left = if n == 0 { left.clone() } else { " ".repeat(left.chars().count()) };
+                lines.push(Line::from(vec![
+                    Span::styled(left, theme.text),
+                    Span::styled(wrapped.line(n).to_owned(), theme.faint),
+                ]));
+            }
+        }
+        lines.push(Line::default());
+    }
+    lines
+}
+
+fn palette(theme: &Theme, query: &str, at: usize, frame: &mut Frame) {
+    let rows = hits(query);
+    let inner = open(theme, "Commands", 14, frame);
+    let mut lines = vec![Line::from(vec![
+        Span::styled("> ", theme.heading),
+        Span::raw(sanitise_line(query)),
+        Span::styled("▏", theme.heading),
+    ])];
+    let room = usize::from(inner.height).saturating_sub(1).max(1);
+    let at = at.min(rows.len().saturating_sub(1));
+    let first = at.saturating_sub(room - 1);
+    for (n, row) in rows.iter().enumerate().skip(first).take(room) {
+        let key = row.keys.first().map(|k| shown_key(k)).unwrap_or_default();
+        let slash = if row.slash.is_empty() { String::new() } else { format!("/{}", row.slash) };
+        let text = format!("{key:<12} {slash:<11} {}", row.help);
+        let style = if n == at { theme.chosen } else { theme.text };
+        lines.push(Line::styled(fit(&text, usize::from(inner.width)), style));
+    }
+    if rows.is_empty() {
+        lines.push(Line::styled("nothing has these words", theme.faint));
+    }
+    frame.render_widget(Paragraph::new(lines), inner);
+}
+
+fn models(theme: &Theme, list: Option<&[(String, std::path::PathBuf)]>, at: usize, frame: &mut Frame) {
+    let inner = open(theme, "Models (Enter loads)", 12, frame);
+    let columns = usize::from(inner.width);
+    let lines: Vec<Line> = match list {
+        None => vec![Line::styled("looking …", theme.faint)],
+        Some([]) => vec![Line::raw("No model was found."), Line::raw("Fetch the default one with 'make model'.")],
+        Some(list) => {
+            let first = at.saturating_sub(usize::from(inner.height).saturating_sub(1));
+            let shown = list.iter().enumerate().skip(first).take(usize::from(inner.height));
+            shown
+                .map(|(n, (name, path))| {
+                    let text = format!("{}  {}", sanitise_line(name), sanitise_line(&path.display().to_string()));
+                    Line::styled(fit(&text, columns), if n == at { theme.chosen } else { theme.text })
+                })
+                .collect()
+        }
+    };
+    frame.render_widget(Paragraph::new(lines), inner);
+}

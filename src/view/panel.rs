@@ -1,0 +1,256 @@
+//! The panel: the two phases of inference, the cache, the sliders; and the same in one line.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Paragraph;
+
+use super::theme::Theme;
+use crate::app::{App, Figures, Focus, Phase, State};
+use crate::chat::{KNOBS, Kind, Role, Sampling};
+use crate::text::{fit, sanitise_line, width};
+
+const EIGHTHS: [&str; 8] = ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
+/// Columns of a slider.
+const SLIDER: usize = 12;
+
+/// Draws the panel.
+///
+/// ```text
+///  SmolLM2-135M-Instruct-Q4_1
+///  CPU · 2 threads · decode
+///  ─ prefill ─────────────────────────
+///  ▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇  45 / 45   142 ms
+///  reused 812 · fresh 45 · 317 tok/s
+///  TTFT 158 ms
+///  ─ decode ──────────────────────────
+///  61.2 tok/s now · 58.0 on average
+///  TPOT 16.3 ms · p95 18.0 ms
+///  ▁▃▅▅▆▅▅▆▇▆
+///  ─ KV cache ────────────────────────
+///  ▇▇▇▇▇▇▇▇▇▇▇░░░░░░░  3120 / 8192
+///  68.6 of 180 MiB · f16
+///  ■ system  ■ you  ■ model
+///  ─ sampling ────────────────────────
+///  mode     ‹ sample ›
+///  temp     ────●───────  0.80
+/// ```
+pub fn draw(app: &App, theme: &Theme, area: Rect, frame: &mut Frame) {
+    let columns = usize::from(area.width).saturating_sub(2);
+    let message = app.shown_message();
+    let past = message.and_then(|m| m.made.as_ref()).map(|m| Figures::of(m.usage, m.timings));
+    let figures = past.as_ref().unwrap_or(&app.engine.figures);
+    let mut lines = head(app, theme, columns, past.is_some());
+    lines.push(rule(theme, "prefill", columns));
+    lines.extend(prefill(figures, theme, columns));
+    lines.push(rule(theme, "decode", columns));
+    lines.extend(decode(figures, theme, columns));
+    lines.push(rule(theme, "KV cache", columns));
+    lines.extend(cache(app, theme, columns));
+    lines.push(rule(theme, "sampling", columns));
+    let made = message.and_then(|m| m.made.as_ref()).map(|m| (&m.sampling, Some(m.seed)));
+    let (sampling, seed) = made.unwrap_or((&app.chat.conversation.sampling, None));
+    let knobs = sliders(app, theme, sampling, seed);
+    // On a low screen the sliders have the room, because they are what is worked with.
+    let height = usize::from(area.height);
+    let cut = (lines.len() + knobs.len()).saturating_sub(height);
+    if app.focus == Focus::Sliders && cut > 0 {
+        lines.drain(..cut.min(lines.len()));
+    }
+    lines.extend(knobs);
+    let text: Vec<Line> = lines
+        .into_iter()
+        .map(|mut line| {
+            line.spans.insert(0, Span::raw(" "));
+            line
+        })
+        .collect();
+    frame.render_widget(Paragraph::new(text), area);
+}
+
+fn head(app: &App, theme: &Theme, columns: usize, past: bool) -> Vec<Line<'static>> {
+    let name = fit(&sanitise_line(&app.engine.model_name()), columns);
+    let phase = if past { "selected answer".to_owned() } else { phase(app) };
+    let mut facts = Vec::new();
+    if let Some(info) = &app.engine.info {
+        facts.push(sanitise_line(&info.device));
+        facts.push(format!("{} thread{}", info.threads, if info.threads == 1 { "" } else { "s" }));
+    }
+    facts.push(phase);
+    vec![Line::styled(name, theme.heading), Line::styled(fit(&facts.join(" · "), columns), theme.faint)]
+}
+
+fn phase(app: &App) -> String {
+    match (&app.engine.state, app.engine.figures.phase) {
+        (State::Loading(fraction), _) => format!("loading {:.0} %", fraction * 100.0),
+        (State::Failed(_), _) => "no model".to_owned(),
+        (State::Dead(_), _) => "engine gone (F5)".to_owned(),
+        (State::Ready, _) if app.engine.job.is_none() => "idle".to_owned(),
+        (State::Ready, Phase::Waiting) => "waiting".to_owned(),
+        (State::Ready, Phase::Prefill) => "prefill".to_owned(),
+        (State::Ready, Phase::Decode | Phase::Done) => "decode".to_owned(),
+    }
+}
+
+fn rule(theme: &Theme, title: &str, columns: usize) -> Line<'static> {
+    let rest = columns.saturating_sub(3 + title.chars().count());
+    Line::from(vec![
+        Span::styled("─ ", theme.faint),
+        Span::styled(title.to_owned(), theme.faint),
+        Span::styled(format!(" {}", "─".repeat(rest)), theme.faint),
+    ])
+}
+
+fn prefill(f: &Figures, theme: &Theme, columns: usize) -> Vec<Line<'static>> {
+    let total = f.usage.fresh_tokens();
+    if f.phase == Phase::Waiting || (total == 0 && f.read == 0) {
+        return vec![Line::styled("–", theme.faint), Line::default(), Line::default()];
+    }
+    let beside = format!(" {}/{total} {:.0} ms", f.read.min(total), f.timings.prefill_ms);
+    let bar = columns.saturating_sub(beside.chars().count());
+    let share = if total == 0 { 1.0 } else { f64::from(f.read) / f64::from(total) };
+    let filled = part(bar, share);
+    let rate = f.prefill_rate().map_or_else(String::new, |r| format!(" · {r:.0} tok/s"));
+    let ttft = if f.timings.ttft_ms > 0.0 { format!("{:.0} ms", f.timings.ttft_ms) } else { "–".to_owned() };
+    vec![
+        Line::from(vec![
+            Span::styled("▇".repeat(filled), theme.bar),
+            Span::styled("░".repeat(bar - filled), theme.faint),
+            Span::styled(beside, theme.text),
+        ]),
+        Line::styled(format!("reused {} · fresh {total}{rate}", f.usage.reused_tokens), theme.text),
+        Line::from(vec![Span::styled("TTFT ", theme.faint), Span::styled(ttft, theme.figure)]),
+    ]
+}
+
+fn decode(f: &Figures, theme: &Theme, columns: usize) -> Vec<Line<'static>> {
+    let average = f.timings.tokens_per_second;
+    if average <= 0.0 {
+        let n = f.usage.completion_tokens;
+        let first = if n > 0 { format!("{n} token") } else { "–".to_owned() };
+        return vec![Line::styled(first, theme.faint), Line::default(), Line::default()];
+    }
+    let now = f.rate_now().filter(|_| f.phase == Phase::Decode);
+    let rates = match now {
+        Some(now) => vec![
+            Span::styled(format!("{now:.1} tok/s"), theme.figure),
+            Span::styled(format!(" now · {average:.1} on average"), theme.text),
+        ],
+        None => vec![
+            Span::styled(format!("{average:.1} tok/s"), theme.figure),
+            Span::styled(format!(" · {} tokens", f.usage.completion_tokens), theme.text),
+        ],
+    };
+    let p95 = f.p95().map_or_else(String::new, |p| format!(" · p95 {p:.1} ms"));
+    vec![
+        Line::from(rates),
+        Line::styled(format!("TPOT {:.1} ms{p95}", f.timings.tpot_ms), theme.text),
+        Line::styled(sparkline(&f.sparkline(columns)), theme.bar),
+    ]
+}
+
+/// Rates as columns of eighths, from nothing to the largest.
+fn sparkline(rates: &[f32]) -> String {
+    let most = rates.iter().copied().fold(f32::MIN_POSITIVE, f32::max);
+    rates.iter().map(|r| EIGHTHS[part(7, f64::from(r / most))]).collect()
+}
+
+fn part(whole: usize, share: f64) -> usize {
+    ((whole as f64 * share.clamp(0.0, 1.0)).round() as usize).min(whole)
+}
+
+fn cache(app: &App, theme: &Theme, columns: usize) -> Vec<Line<'static>> {
+    let Some(info) = &app.engine.info else {
+        return vec![Line::styled("–", theme.faint), Line::default(), Line::default()];
+    };
+    let cells = app.engine.cells;
+    let used = cells.total().min(info.n_ctx);
+    let beside = format!(" {used} / {}", info.n_ctx);
+    let bar = columns.saturating_sub(beside.chars().count());
+    let share = |n: u32| f64::from(n) / f64::from(info.n_ctx.max(1));
+    let (system, user) = (part(bar, share(cells.system)), part(bar, share(cells.system + cells.user)));
+    let all = part(bar, share(used)).max(usize::from(used > 0));
+    let bytes = u64::from(used) * info.kv_bytes_per_token;
+    let mut spans = Vec::new();
+    for (from, to, role) in [(0, system, Role::System), (system, user, Role::User), (user, all, Role::Assistant)] {
+        spans.push(Span::styled("▇".repeat(to.saturating_sub(from)), theme.role(role)));
+    }
+    spans.push(Span::styled("░".repeat(bar.saturating_sub(all.max(user))), theme.faint));
+    spans.push(Span::styled(beside, theme.text));
+    let legend = [(Role::System, cells.system), (Role::User, cells.user), (Role::Assistant, cells.assistant)];
+    let mut key = Vec::new();
+    for ((role, n), name) in legend.into_iter().zip(["system", "you", "model"]) {
+        key.push(Span::styled("■ ", theme.role(role)));
+        key.push(Span::styled(format!("{name} {n}  "), theme.text));
+    }
+    let memory = if info.kv_bytes_reserved > 0 {
+        format!("{} of {} MiB · {}", mebibytes(bytes), mebibytes(info.kv_bytes_reserved), info.kv_type)
+    } else {
+        info.kv_type.clone()
+    };
+    vec![Line::from(spans), Line::styled(memory, theme.text), Line::from(key)]
+}
+
+fn mebibytes(bytes: u64) -> String {
+    let size = bytes as f64 / f64::from(1 << 20);
+    if size < 100.0 { format!("{size:.1}") } else { format!("{size:.0}") }
+}
+
+/// The sliders; beside a selected answer those that it was made with.
+fn sliders(app: &App, theme: &Theme, sampling: &Sampling, used_seed: Option<u32>) -> Vec<Line<'static>> {
+    let focused = app.focus == Focus::Sliders;
+    KNOBS
+        .iter()
+        .enumerate()
+        .map(|(at, spec)| {
+            let chosen = focused && at == app.knob;
+            let style = if chosen { theme.chosen } else { Style::new() };
+            let value = spec.format(sampling);
+            let mut spans =
+                vec![Span::styled(format!("{:<8} ", spec.label), if chosen { theme.heading } else { theme.faint })];
+            match spec.kind {
+                _ if chosen && !app.number.is_empty() => spans.push(Span::styled(format!(" {}▏ ", app.number), style)),
+                Kind::Choice(_) => spans.push(Span::styled(format!("‹ {value} ›"), style)),
+                Kind::Seed => {
+                    let value = used_seed.map_or(value, |seed| seed.to_string());
+                    spans.push(Span::styled(value, style));
+                }
+                Kind::Real(_) | Kind::Whole => {
+                    let knob = part(SLIDER - 1, spec.fraction(sampling));
+                    spans.push(Span::styled("─".repeat(knob), theme.faint));
+                    spans.push(Span::styled("●", if chosen { theme.bar } else { theme.text }));
+                    spans.push(Span::styled("─".repeat(SLIDER - 1 - knob), theme.faint));
+                    spans.push(Span::raw(" "));
+                    spans.push(Span::styled(value, style));
+                }
+            }
+            Line::from(spans)
+        })
+        .collect()
+}
+
+/// The panel in one line, where it has no room.
+pub fn folded(app: &App, theme: &Theme, area: Rect, frame: &mut Frame) {
+    let f = &app.engine.figures;
+    let mut facts = vec![phase(app)];
+    match f.phase {
+        Phase::Waiting => {}
+        Phase::Prefill => facts.push(format!("{}/{} tokens", f.read, f.usage.fresh_tokens())),
+        Phase::Decode | Phase::Done => {
+            facts.push(format!("TTFT {:.0} ms", f.timings.ttft_ms));
+            let rate = f.rate_now().filter(|_| f.phase == Phase::Decode).unwrap_or(f.timings.tokens_per_second);
+            facts.push(format!("{rate:.1} tok/s"));
+        }
+    }
+    if let Some(info) = &app.engine.info {
+        facts.push(format!("KV {}/{}", app.engine.cells.total(), info.n_ctx));
+    }
+    let sampling = &app.chat.conversation.sampling;
+    let settings = KNOBS.iter().take(4).map(|s| format!("{} {}", s.label, s.format(sampling)));
+    facts.push(settings.collect::<Vec<_>>().join(" "));
+    facts.push(sanitise_line(&app.engine.model_name()));
+    let text = fit(&format!(" {}", facts.join(" · ")), usize::from(area.width));
+    debug_assert!(width(&text) <= usize::from(area.width));
+    frame.render_widget(Paragraph::new(Line::styled(text, theme.faint)), area);
+}
