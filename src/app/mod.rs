@@ -297,10 +297,9 @@ impl App {
             Some(Command::NextArea) if self.focus == Focus::Input && self.complete_slash() => {}
             Some(command) => self.perform(command),
             None if self.focus == Focus::Input && self.is_question_mark(key) => self.perform(Command::Help),
-            None if self.focus == Focus::Input
-                && self.input.key(key) => {
-                    self.typed();
-                }
+            None if self.focus == Focus::Input && self.input.key(key) => {
+                self.typed();
+            }
             // Typing from anywhere else goes to the input box.
             None if is_text(key) && self.focus != Focus::Sliders => {
                 self.focus = Focus::Input;

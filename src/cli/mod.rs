@@ -1,4 +1,158 @@
 //! Subcommands: arguments in, output out. One file each.
-pub mod bench;
+
+mod args;
+mod ask;
+mod bench;
+mod chat;
+mod context;
+mod log;
+mod models;
 mod running;
-pub mod template;
+mod template;
+mod version;
+
+use std::io::{self, BufReader};
+use std::process::ExitCode;
+
+use clap::ArgMatches;
+
+use crate::app::Resume;
+use crate::chat::ConversationId;
+use crate::engine;
+use context::Context;
+use running::Failure;
+
+/// Why the program ends without what was asked for.
+enum Stop {
+    /// It failed: what, and what to do.
+    Failed(String),
+    /// It was used wrongly.
+    Usage(String),
+    /// It was interrupted.
+    Interrupted,
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Problem(problem) => Self::Failed(problem.to_string()),
+            Failure::Interrupted => Self::Interrupted,
+        }
+    }
+}
+
+impl From<anyhow::Error> for Stop {
+    fn from(error: anyhow::Error) -> Self {
+        Self::Failed(format!("{error:#}"))
+    }
+}
+
+/// Runs the program with the process's arguments. Exit codes: 0, 1 failed, 2 used wrongly, 130 interrupted.
+pub fn run() -> ExitCode {
+    let arguments = args::familiar(std::env::args().collect());
+    let matches = match args::command().try_get_matches_from(arguments) {
+        Ok(matches) => matches,
+        Err(error) => {
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+        }
+    };
+    match dispatch(&matches) {
+        Ok(code) => code,
+        Err(Stop::Failed(why)) => complain(&why, 1),
+        Err(Stop::Usage(why)) => complain(&why, 2),
+        Err(Stop::Interrupted) => ExitCode::from(130),
+    }
+}
+
+fn complain(why: &str, code: u8) -> ExitCode {
+    eprintln!("error: {}", crate::text::sanitise(why));
+    ExitCode::from(code)
+}
+
+fn dispatch(matches: &ArgMatches) -> Result<ExitCode, Stop> {
+    match matches.subcommand() {
+        Some(("engine", _)) => {
+            engine::log::to_stderr();
+            engine::serve::serve(BufReader::new(io::stdin()), io::stdout())?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Some(("template", _)) => {
+            template::run_lines(BufReader::new(io::stdin()), io::stdout())?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Some(("version", _)) => {
+            println!("{}", version::long());
+            Ok(ExitCode::SUCCESS)
+        }
+        Some(("models", sub)) => {
+            let context = Context::new().map_err(Stop::Failed)?;
+            models::run(&context, sub.get_flag("json"));
+            Ok(ExitCode::SUCCESS)
+        }
+        Some(("ask", sub)) => ask(sub),
+        Some(("bench", sub)) => bench(sub),
+        _ => chat(matches),
+    }
+}
+
+/// Folders and settings with the flags over them. What is wrong in the file is told, and the program goes on.
+fn setup(matches: &ArgMatches) -> Result<Context, Stop> {
+    let mut context = Context::new().map_err(Stop::Failed)?;
+    args::apply(matches, &mut context.settings).map_err(Stop::Usage)?;
+    log::start(&context);
+    Ok(context)
+}
+
+fn told(context: &Context) {
+    for notice in &context.notices {
+        eprintln!("warning: {}", crate::text::sanitise(notice));
+    }
+}
+
+fn chat(matches: &ArgMatches) -> Result<ExitCode, Stop> {
+    if !chat::has_terminal() {
+        return ask(matches);
+    }
+    let context = setup(matches)?;
+    let resume = match (matches.get_flag("continue"), matches.get_one::<String>("resume")) {
+        (_, Some(id)) => {
+            Resume::Id(ConversationId::parse(id).ok_or_else(|| Stop::Usage(format!("'{id}' is no conversation's id")))?)
+        }
+        (true, None) => Resume::Last,
+        (false, None) => Resume::New,
+    };
+    let prompt = args::prompt(matches).map_err(Stop::Usage)?;
+    Ok(chat::run(context, chat::Options { resume, prompt })?)
+}
+
+fn ask(matches: &ArgMatches) -> Result<ExitCode, Stop> {
+    let context = setup(matches)?;
+    told(&context);
+    let flag = |name: &str| matches.try_get_one::<bool>(name).ok().flatten().copied().unwrap_or(false);
+    let options = ask::Options {
+        prompt: ask::prompt(args::prompt(matches).map_err(Stop::Usage)?).map_err(Stop::Failed)?,
+        json: flag("json"),
+        save: flag("save"),
+        stats: flag("stats"),
+        raw: flag("raw"),
+    };
+    ask::run(&context, &options)
+}
+
+fn bench(matches: &ArgMatches) -> Result<ExitCode, Stop> {
+    let context = setup(matches)?;
+    told(&context);
+    let number = |name: &str| matches.get_one::<u32>(name).copied().unwrap_or(0);
+    bench::run(&bench::Options {
+        engine: context.engine_command(),
+        model: context.model().map_err(|p| Stop::Failed(p.to_string()))?,
+        params: context.params(),
+        prompt: number("prompt-tokens"),
+        generate: number("generate"),
+        depth: number("depth"),
+        runs: number("runs"),
+        json: matches.get_flag("json"),
+    })?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -27,10 +27,9 @@ pub fn load(path: &Path, env: impl Fn(&str) -> Option<String>) -> (Settings, Vec
 
 fn from_text(text: &str, name: &str, settings: &mut Settings, notices: &mut Vec<String>) {
     let place = |at: usize| {
-        let before = &text.as_bytes()[..at.min(text.len())];
-        let line = before.iter().filter(|b| **b == b'\n').count() + 1;
-        let column = before.iter().rev().take_while(|b| **b != b'\n').count() + 1;
-        format!("{name}:{line}:{column}")
+        let before = text.get(..at).unwrap_or(text);
+        let (lines, last) = before.rsplit_once('\n').map_or((0, before), |(lines, last)| (lines.lines().count(), last));
+        format!("{name}:{}:{}", lines.max(usize::from(before.contains('\n'))) + 1, last.chars().count() + 1)
     };
     let table = match DeTable::parse(text) {
         Ok(table) => table,

@@ -48,7 +48,8 @@ fn visible(c: char) -> Option<char> {
         code @ 0..=0x1f => char::from_u32(0x2400 + code),
         0x7f => Some('\u{2421}'),
         0x80..=0x9f => Some('\u{fffd}'),
-        // Direction marks, overrides, isolates; invisible operators; deprecated format characters; tags.
+        // Direction marks, overrides and isolates; invisible operators; deprecated format characters; tags;
+        // noncharacters, which mean nothing to anybody.
         0x061c
         | 0x200b
         | 0x200e..=0x200f
@@ -56,11 +57,9 @@ fn visible(c: char) -> Option<char> {
         | 0x2060..=0x206f
         | 0xfeff
         | 0xfff9..=0xfffb
+        | 0xfdd0..=0xfdef
         | 0xe0000..=0xe007f => None,
-        // Noncharacters mean nothing to anybody.
-        0xfdd0..=0xfdef => None,
-        code if code & 0xfffe == 0xfffe => None,
-        _ => Some(c),
+        code => (code & 0xfffe != 0xfffe).then_some(c),
     }
 }
 

@@ -169,14 +169,15 @@ fn cache(app: &App, theme: &Theme, columns: usize) -> Vec<Line<'static>> {
     let beside = format!(" {used} / {}", info.n_ctx);
     let bar = columns.saturating_sub(beside.chars().count());
     let share = |n: u32| f64::from(n) / f64::from(info.n_ctx.max(1));
-    let (system, user) = (part(bar, share(cells.system)), part(bar, share(cells.system + cells.user)));
+    let system = part(bar, share(cells.system));
+    let people = part(bar, share(cells.system + cells.user));
     let all = part(bar, share(used)).max(usize::from(used > 0));
     let bytes = u64::from(used) * info.kv_bytes_per_token;
     let mut spans = Vec::new();
-    for (from, to, role) in [(0, system, Role::System), (system, user, Role::User), (user, all, Role::Assistant)] {
+    for (from, to, role) in [(0, system, Role::System), (system, people, Role::User), (people, all, Role::Assistant)] {
         spans.push(Span::styled("▇".repeat(to.saturating_sub(from)), theme.role(role)));
     }
-    spans.push(Span::styled("░".repeat(bar.saturating_sub(all.max(user))), theme.faint));
+    spans.push(Span::styled("░".repeat(bar.saturating_sub(all.max(people))), theme.faint));
     spans.push(Span::styled(beside, theme.text));
     let legend = [(Role::System, cells.system), (Role::User, cells.user), (Role::Assistant, cells.assistant)];
     let mut key = Vec::new();

@@ -1,0 +1,291 @@
+//! The command line. Sliders' flags come from the KNOBS table, so that they are written in one place.
+
+use std::sync::OnceLock;
+
+use clap::builder::Str;
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+
+use super::version;
+use crate::chat::{KNOBS, Kind};
+use crate::config::Settings;
+
+/// Flags of llama.cpp with one dash and several letters, which clap does not know, and what they are here.
+const FAMILIAR: [(&str, &str); 8] = [
+    ("-sys", "--system-prompt"),
+    ("-ngl", "--gpu-layers"),
+    ("-st", "--single-turn"),
+    ("-no-cnv", "--raw"),
+    ("-tb", "--threads"),
+    ("-ctx", "--ctx-size"),
+    ("--temperature", "--temp"),
+    ("--n-predict", "--predict"),
+];
+
+/// Settings that have a flag: flag, short flag, setting, what stands behind it.
+const FLAGS: [(&str, Option<char>, &str, &str, &str); 6] = [
+    ("model", Some('m'), "model", "FILE|NAME", "The model: a GGUF file, or a name from 'llmchat models'"),
+    ("ctx-size", Some('c'), "ctx_size", "N", "Tokens that the model sees at once; 0 takes its trained length"),
+    ("threads", Some('t'), "threads", "N", "Compute threads; 0 measures what is fastest"),
+    ("batch-size", Some('b'), "batch_size", "N", "Most tokens read in one step"),
+    ("gpu-layers", None, "gpu_layers", "N|all", "Layers on the GPU (-ngl); 0 computes on the CPU"),
+    ("system-prompt", None, "system_prompt", "TEXT", "What the model is told before the first question (-sys)"),
+];
+
+/// Arguments with llama.cpp's flags put as ours are.
+pub fn familiar(arguments: Vec<String>) -> Vec<String> {
+    let replace = |argument: String| {
+        let (name, value) = argument.split_once('=').map_or((argument.as_str(), None), |(n, v)| (n, Some(v)));
+        match (FAMILIAR.iter().find(|(theirs, _)| *theirs == name), value) {
+            (Some((_, ours)), None) => (*ours).to_owned(),
+            (Some((_, ours)), Some(value)) => format!("{ours}={value}"),
+            (None, _) => argument,
+        }
+    };
+    let mut literal = false;
+    arguments
+        .into_iter()
+        .map(|argument| {
+            literal |= argument == "--";
+            if literal { argument } else { replace(argument) }
+        })
+        .collect()
+}
+
+/// The whole command line.
+pub fn command() -> Command {
+    static VERSION: OnceLock<String> = OnceLock::new();
+    let version: &'static str = VERSION.get_or_init(version::long);
+    let root = Command::new("llmchat")
+        .version(version)
+        .about("A terminal chat for local GGUF models in which inference can be seen and steered")
+        .after_help(
+            "Examples:\n  llmchat                          chat with the model used last\n  \
+             llmchat -m qwen --temp 0.2       chat with a model by the beginning of its name\n  \
+             llmchat --continue               go on with the last conversation\n  \
+             git diff | llmchat ask 'Write a commit message for this'\n\n\
+             Settings: ~/.config/llmchat/config.toml (LLMCHAT_CONFIG); see config.example.toml.\n\
+             Conversations and models: ~/.local/share/llmchat (LLMCHAT_DATA_DIR).",
+        )
+        .args_conflicts_with_subcommands(true)
+        .arg(Arg::new("positional").value_name("MODEL").help("The model, as with -m"))
+        .arg(switch("continue", "Go on with the conversation that changed last"))
+        .arg(Arg::new("resume").long("resume").value_name("ID").help("Go on with this conversation"));
+    chatting(root)
+        .subcommand(
+            chatting(Command::new("ask"))
+                .about("Ask one question; the answer goes to stdout and nothing else does")
+                .after_help(
+                    "Examples:\n  llmchat ask 'What is a KV cache?'\n  cat notes.txt | llmchat ask 'Summarise this' --temp 0\n  \
+                     llmchat ask --json -n 64 'Hello' | jq .timings",
+                )
+                .arg(Arg::new("words").value_name("PROMPT").num_args(0..).help("The question; - reads it from stdin"))
+                .arg(switch("json", "Print one JSON object with text, usage and timings"))
+                .arg(switch("save", "Keep it as a conversation"))
+                .arg(switch("stats", "Print the figures to stderr").alias("verbose"))
+                .arg(switch("raw", "Continue the text as it stands, without the chat template (-no-cnv)"))
+                .arg(switch("single-turn", "Accepted for llama.cpp's sake: one turn is what ask does").hide(true)),
+        )
+        .subcommand(
+            settings(Command::new("bench"))
+                .about("Measure prefill and decode rates through the chat's own engine")
+                .after_help("Examples:\n  llmchat bench\n  llmchat bench -p 512 -n 128 -d 4096 -r 5 -t 2 --json")
+                .arg(count("prompt-tokens", 'p', "512", "Tokens to read (prefill); 0 leaves the test out"))
+                .arg(count("generate", 'n', "128", "Tokens to write (decode); 0 leaves the test out"))
+                .arg(count("depth", 'd', "0", "Tokens that are in the cache before"))
+                .arg(count("runs", 'r', "5", "Runs of each test").value_parser(value_parser!(u32).range(1..=1000)))
+                .arg(switch("json", "Print a JSON array")),
+        )
+        .subcommand(
+            Command::new("models")
+                .about("List the models that are found")
+                .after_help("Example:\n  llmchat models")
+                .arg(switch("json", "Print a JSON array")),
+        )
+        .subcommand(
+            Command::new("template")
+                .about("Render chat templates")
+                .after_help("Example:\n  echo '{\"template\":\"{{ messages[0].content }}\",\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}' | llmchat template --lines")
+                .arg(switch("lines", "One JSON request a line in, one JSON answer a line out").required(true)),
+        )
+        .subcommand(Command::new("engine").hide(true).about("The engine that the chat starts: JSON lines in and out"))
+        .subcommand(Command::new("version").hide(true).about("Print the version"))
+}
+
+fn switch(name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
+}
+
+fn count(name: &'static str, short: char, default: &'static str, help: &'static str) -> Arg {
+    Arg::new(name)
+        .long(name)
+        .short(short)
+        .value_name("N")
+        .default_value(default)
+        .value_parser(value_parser!(u32).range(0..=1_000_000))
+        .help(help)
+}
+
+/// Flags of everything that loads a model.
+fn settings(mut command: Command) -> Command {
+    for (flag, short, _, value, help) in FLAGS {
+        if flag != "system-prompt" {
+            let arg = Arg::new(flag).long(flag).value_name(value).help(help).allow_hyphen_values(true);
+            command = command.arg(short.map_or(arg.clone(), |s| arg.short(s)));
+        }
+    }
+    command.arg(switch("swa-full", "Keep the whole context of sliding-window layers")).arg(
+        Arg::new("set")
+            .long("set")
+            .value_name("NAME=VALUE")
+            .action(ArgAction::Append)
+            .help("Set anything that the config file can set"),
+    )
+}
+
+/// Flags of everything that chats.
+fn chatting(command: Command) -> Command {
+    let mut command = settings(command)
+        .arg(Arg::new("system-prompt").long("system-prompt").value_name("TEXT").help(FLAGS[5].4))
+        .arg(Arg::new("prompt").short('p').long("prompt").value_name("TEXT").help("The first question"))
+        .arg(Arg::new("file").short('f').long("file").value_name("FILE").help("Read the first question from a file"));
+    for spec in &KNOBS {
+        let short = match spec.flag {
+            "seed" => Some('s'),
+            "predict" => Some('n'),
+            _ => None,
+        };
+        let help = match spec.kind {
+            Kind::Choice(_) => spec.help.to_owned(),
+            _ => format!("{} [{} to {}]", spec.help, spec.min, spec.max),
+        };
+        let arg = Arg::new(spec.name)
+            .long(spec.flag)
+            .aliases(spec.aliases.iter().map(|a| Str::from(*a)))
+            .alias(spec.name)
+            .value_name("VALUE")
+            .help(help)
+            .help_heading("Sampling")
+            .allow_hyphen_values(true);
+        command = command.arg(short.map_or(arg.clone(), |s| arg.short(s)));
+    }
+    command
+}
+
+/// Puts the flags over the settings.
+///
+/// # Errors
+/// Says which flag is wrong and what it may be.
+pub fn apply(matches: &ArgMatches, settings: &mut Settings) -> Result<(), String> {
+    let text = |name: &str| matches.try_get_one::<String>(name).ok().flatten().cloned();
+    for (flag, _, setting, _, _) in FLAGS {
+        if let Some(value) = text(flag) {
+            settings.set(setting, &value).map_err(|e| format!("--{flag}: {e}"))?;
+        }
+    }
+    if let Some(model) = text("positional") {
+        settings.set("model", &model)?;
+    }
+    if matches.get_flag("swa-full") {
+        settings.swa_full = true;
+    }
+    for spec in &KNOBS {
+        if let Some(value) = text(spec.name) {
+            // llama.cpp's −1 is "no end".
+            let value = if spec.flag == "predict" && value.trim() == "-1" { spec.max.to_string() } else { value };
+            spec.parse(&mut settings.sampling, &value).map_err(|e| format!("--{}: {e}", spec.flag))?;
+        }
+    }
+    for assignment in matches.get_many::<String>("set").into_iter().flatten() {
+        let (name, value) =
+            assignment.split_once('=').ok_or_else(|| format!("--set {assignment}: write NAME=VALUE"))?;
+        let name = if KNOBS.iter().any(|s| s.name == name) { format!("sampling.{name}") } else { name.to_owned() };
+        settings.set(&name, value).map_err(|e| format!("--set: {e}"))?;
+    }
+    Ok(())
+}
+
+/// The question of the arguments: `-p`, `-f`, or words.
+///
+/// # Errors
+/// If the file cannot be read.
+pub fn prompt(matches: &ArgMatches) -> Result<Option<String>, String> {
+    let mut parts = Vec::new();
+    let text = |name: &str| matches.try_get_one::<String>(name).ok().flatten();
+    parts.extend(text("prompt").cloned());
+    if let Ok(Some(words)) = matches.try_get_many::<String>("words") {
+        let words: Vec<&str> = words.map(String::as_str).collect();
+        if !words.is_empty() {
+            parts.push(words.join(" "));
+        }
+    }
+    if let Some(path) = text("file") {
+        let bytes = std::fs::read(path).map_err(|e| format!("{path} cannot be read: {e}"))?;
+        parts.push(String::from_utf8(bytes).map_err(|_| format!("{path} is not UTF-8 text"))?);
+    }
+    Ok((!parts.is_empty()).then(|| parts.join("\n\n")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &[&str]) -> (ArgMatches, Settings) {
+        let arguments = familiar(line.iter().map(|a| (*a).to_owned()).collect());
+        let matches = command().try_get_matches_from(arguments).unwrap();
+        let mut settings = Settings::default();
+        let sub = matches.subcommand().map_or(&matches, |(_, sub)| sub).clone();
+        apply(&sub, &mut settings).unwrap();
+        (sub, settings)
+    }
+
+    #[test]
+    fn the_command_line_is_sound() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn names_of_the_field_are_understood() {
+        let (matches, s) = parsed(&[
+            "llmchat",
+            "ask",
+            "-sys",
+            "be brief",
+            "-ngl",
+            "all",
+            "--temp",
+            "0",
+            "--top-k",
+            "5",
+            "-s",
+            "-1",
+            "-n",
+            "64",
+            "-c",
+            "0",
+            "-t",
+            "2",
+            "--repeat-penalty",
+            "1.1",
+            "two",
+            "words",
+        ]);
+        assert_eq!(s.system_prompt, "be brief");
+        assert_eq!((s.gpu_layers, s.ctx_size, s.threads), (-1, Some(0), 2));
+        assert_eq!((s.sampling.temperature, s.sampling.top_k, s.sampling.max_tokens), (0.0, 5, 64));
+        assert_eq!(s.sampling.seed.0, None);
+        assert_eq!(prompt(&matches).unwrap().as_deref(), Some("two words"));
+    }
+
+    #[test]
+    fn a_model_can_stand_alone() {
+        assert_eq!(parsed(&["llmchat", "smollm"]).1.model, "smollm");
+        assert_eq!(parsed(&["llmchat", "--set", "top_p=0.5", "--set", "ui.panel=off"]).1.sampling.top_p, 0.5);
+    }
+
+    #[test]
+    fn wrong_values_are_named() {
+        let matches = command().try_get_matches_from(["llmchat", "ask", "--top-p", "2", "x"]).unwrap();
+        let error = apply(matches.subcommand().unwrap().1, &mut Settings::default()).unwrap_err();
+        assert_eq!(error, "--top-p: top_p is 2; it must be from 0 to 1");
+    }
+}

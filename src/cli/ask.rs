@@ -1,0 +1,225 @@
+//! `llmchat ask`: one question, the answer on stdout and nothing else.
+
+use std::io::{self, IsTerminal, Read, Write};
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::json;
+
+use super::Stop;
+use super::context::Context;
+use super::running::{Done, Failure, Running};
+use crate::chat::{
+    Conversation, ConversationId, Entry, Finish, Made, Message, MessageState, Role, StoreEvent, StoreRequest,
+};
+use crate::engine::protocol::{Prompt, Turn};
+use crate::store::Worker;
+use crate::text::Sanitiser;
+
+/// What to ask, and how to answer.
+#[derive(Debug)]
+pub struct Options {
+    /// The question.
+    pub prompt: String,
+    /// One JSON object instead of the text.
+    pub json: bool,
+    /// Keep it as a conversation.
+    pub save: bool,
+    /// Figures to stderr.
+    pub stats: bool,
+    /// Continue the text without a template.
+    pub raw: bool,
+}
+
+/// The question: what the arguments say, and what comes through a pipe.
+///
+/// # Errors
+/// If there is none, or the pipe does not bring UTF-8.
+pub fn prompt(arguments: Option<String>) -> Result<String, String> {
+    let dash = arguments.as_deref() == Some("-");
+    let mut parts: Vec<String> = arguments.into_iter().filter(|a| a != "-").collect();
+    if dash || !io::stdin().is_terminal() {
+        let mut bytes = Vec::new();
+        io::stdin().read_to_end(&mut bytes).map_err(|e| format!("stdin cannot be read: {e}"))?;
+        let text = String::from_utf8(bytes).map_err(|e| {
+            format!(
+                "stdin is not UTF-8 text (byte {} is not). Convert it first, for example with iconv",
+                e.utf8_error().valid_up_to() + 1
+            )
+        })?;
+        parts.extend(Some(text).filter(|t| !t.trim().is_empty()));
+    }
+    if parts.is_empty() {
+        return Err("There is no question. Write it behind 'llmchat ask', or pipe it in".to_owned());
+    }
+    Ok(parts.join("\n\n"))
+}
+
+/// Asks and prints.
+pub fn run(context: &Context, options: &Options) -> Result<ExitCode, Stop> {
+    let model = context.model().map_err(|p| Stop::Failed(p.to_string()))?;
+    let mut running = Running::start(&context.engine_command(), &model, &context.params())?;
+    let system = context.settings.system_prompt.clone();
+    let prompt = if options.raw {
+        Prompt::Raw(options.prompt.clone())
+    } else {
+        Prompt::Chat { system: system.clone(), turns: vec![Turn { role: Role::User, text: options.prompt.clone() }] }
+    };
+    let mut text = String::new();
+    let mut out = Output {
+        to_terminal: io::stdout().is_terminal(),
+        silent: options.json,
+        sanitiser: Sanitiser::default(),
+        broken: false,
+    };
+    let notes = running.info.notes.clone();
+    for note in notes.iter().filter(|_| options.stats) {
+        eprintln!("note: {note}");
+    }
+    let result = running.generate(
+        prompt,
+        &context.settings.sampling,
+        false,
+        |piece| {
+            text.push_str(piece);
+            out.write(piece);
+        },
+        |note| {
+            if options.stats {
+                eprintln!("note: {note}");
+            }
+        },
+    );
+    let done = match result {
+        Ok(done) => done,
+        Err(failure) => {
+            if !text.is_empty() {
+                out.write("\n");
+            }
+            return Err(match failure {
+                Failure::Interrupted => Stop::Interrupted,
+                problem => problem.into(),
+            });
+        }
+    };
+    if !options.json && !text.ends_with('\n') {
+        out.write("\n");
+    }
+    if options.json {
+        let _ = writeln!(io::stdout(), "{}", object(&text, &done, &running));
+    }
+    if options.stats {
+        figures(&done);
+    }
+    if options.save {
+        save(context, options, &system, &text, &done, &running).map_err(Stop::Failed)?;
+    }
+    Ok(if done.finish == Finish::Cancelled { ExitCode::from(130) } else { ExitCode::SUCCESS })
+}
+
+struct Output {
+    to_terminal: bool,
+    silent: bool,
+    sanitiser: Sanitiser,
+    broken: bool,
+}
+
+impl Output {
+    /// Writes text: as it is into a pipe, harmless to a terminal. A reader who has gone gets no more.
+    fn write(&mut self, text: &str) {
+        if self.silent || self.broken {
+            return;
+        }
+        let mut out = io::stdout();
+        let written = if self.to_terminal {
+            let mut harmless = String::new();
+            self.sanitiser.push(text, &mut harmless);
+            out.write_all(harmless.as_bytes())
+        } else {
+            out.write_all(text.as_bytes())
+        };
+        self.broken = written.and_then(|()| out.flush()).is_err();
+    }
+}
+
+fn object(text: &str, done: &Done, running: &Running) -> serde_json::Value {
+    let t = &done.timings;
+    json!({
+        "text": text,
+        "finish_reason": done.finish,
+        "model": running.info.name,
+        "seed": done.seed,
+        "sampling": done.sampling,
+        "usage": done.usage,
+        "timings": {
+            "load_ms": running.info.load_ms,
+            "prefill_ms": t.prefill_ms,
+            "ttft_ms": t.ttft_ms,
+            "decode_ms": t.decode_ms,
+            "tpot_ms": t.tpot_ms,
+            "tokens_per_second": t.tokens_per_second,
+        },
+    })
+}
+
+fn figures(done: &Done) {
+    let (u, t) = (&done.usage, &done.timings);
+    eprintln!(
+        "prompt {} tokens in {:.0} ms · first token {:.0} ms · answer {} tokens, {:.1} tokens/s · seed {} · {}",
+        u.prompt_tokens,
+        t.prefill_ms,
+        t.ttft_ms,
+        u.completion_tokens,
+        t.tokens_per_second,
+        done.seed,
+        done.finish.label()
+    );
+}
+
+fn save(
+    context: &Context,
+    options: &Options,
+    system: &str,
+    text: &str,
+    done: &Done,
+    running: &Running,
+) -> Result<(), String> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| i64::try_from(d.as_millis()).unwrap_or(0));
+    let id = ConversationId::new(now, std::process::id().wrapping_mul(0x9E37_79B1));
+    let mut conversation = Conversation::new(id, now, context.settings.sampling.clone());
+    system.clone_into(&mut conversation.system);
+    let title = options.prompt.lines().find(|l| !l.trim().is_empty()).unwrap_or("Question");
+    conversation.title = Some(title.chars().take(60).collect());
+    let message = |id, role, text: &str, made| Message {
+        id,
+        parent: if id > 1 { Some(id - 1) } else { None },
+        role,
+        text: text.to_owned(),
+        at: now,
+        state: MessageState::Complete,
+        made,
+    };
+    let made = Made {
+        model: running.info.name.clone(),
+        sampling: done.sampling.clone(),
+        seed: done.seed,
+        finish: done.finish,
+        usage: done.usage,
+        timings: done.timings,
+    };
+    conversation.apply(&Entry::Message(message(1, Role::User, &options.prompt, None)));
+    conversation.apply(&Entry::Message(message(2, Role::Assistant, text, Some(made))));
+    let (sender, events) = std::sync::mpsc::channel();
+    let worker = Worker::start(context.paths.conversations(), move |event| {
+        let _ = sender.send(event);
+    })
+    .map_err(|e| format!("The answer is not saved: {e}"))?;
+    worker.send(StoreRequest::Create(Box::new(conversation)));
+    let event = events.recv();
+    worker.finish();
+    match event {
+        Ok(StoreEvent::Failed { reason, .. }) => Err(reason),
+        Ok(_) => Ok(()),
+        Err(error) => Err(format!("The answer is not saved: {error}")),
+    }
+}

@@ -1,0 +1,99 @@
+//! What every subcommand stands on: folders, settings, the model, the engine's command.
+
+use std::path::{Path, PathBuf};
+
+use crate::config::{self, Settings};
+use crate::engine::protocol::{ContextParams, Problem};
+use crate::model;
+use crate::paths::Paths;
+
+/// Folders and settings.
+#[derive(Clone, Debug)]
+pub struct Context {
+    /// Where files live.
+    pub paths: Paths,
+    /// The settings of all layers.
+    pub settings: Settings,
+    /// What was wrong with them.
+    pub notices: Vec<String>,
+}
+
+/// Finds models on any thread.
+#[derive(Clone, Debug)]
+pub struct Finder {
+    /// Folders to look in.
+    pub places: Vec<PathBuf>,
+    /// The user's home.
+    pub home: Option<PathBuf>,
+}
+
+impl Context {
+    /// Reads the config file and the environment.
+    ///
+    /// # Errors
+    /// If no folder is known.
+    pub fn new() -> Result<Self, String> {
+        let paths = Paths::new()?;
+        let (settings, notices) = config::load(&paths.config, |name| std::env::var(name).ok());
+        Ok(Self { paths, settings, notices })
+    }
+
+    /// How the engine makes its context.
+    pub fn params(&self) -> ContextParams {
+        ContextParams {
+            n_ctx: self.settings.ctx_size,
+            n_batch: self.settings.batch_size,
+            threads: self.settings.threads,
+            gpu_layers: self.settings.gpu_layers,
+            swa_full: self.settings.swa_full,
+        }
+    }
+
+    /// The program and arguments of the engine.
+    pub fn engine_command(&self) -> Vec<String> {
+        if !self.settings.engine_command.is_empty() {
+            return self.settings.engine_command.clone();
+        }
+        let this = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("llmchat"));
+        vec![this.to_string_lossy().into_owned(), "engine".to_owned()]
+    }
+
+    /// Finds models.
+    pub fn finder(&self) -> Finder {
+        let home = self.paths.home.clone();
+        Finder { places: model::places(&self.paths.models(), home.as_deref()), home }
+    }
+
+    /// The model to start with: the one that was asked for, the one used last, or the default one.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn model(&self) -> Result<PathBuf, Problem> {
+        let name = self.settings.model.as_str();
+        if !name.is_empty() {
+            let finder = self.finder();
+            return model::find(name, &finder.places, finder.home.as_deref())
+                .map_err(|e| Problem::new(e.what(), e.next()));
+        }
+        let last = std::fs::read_to_string(self.paths.last_model()).ok().map(|p| PathBuf::from(p.trim_end()));
+        let default = model::default_model(&self.paths.models());
+        last.into_iter().chain(default).find(|p| p.is_file()).ok_or_else(|| {
+            Problem::new(
+                format!("There is no model in {}", self.paths.models().display()),
+                "Fetch the default one with 'make model', or name a GGUF file with -m",
+            )
+        })
+    }
+
+    /// The next start takes this model.
+    pub fn remember_model(&self, path: &Path) {
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let write = || {
+            std::fs::create_dir_all(&self.paths.state)?;
+            std::fs::write(self.paths.last_model(), path.to_string_lossy().as_bytes())
+        };
+        if let Err(error) = write() {
+            tracing::warn!("the model is not remembered: {error}");
+        }
+    }
+}
