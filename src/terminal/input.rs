@@ -60,7 +60,8 @@ impl Input {
                 if keys.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
                     return gone();
                 }
-                while crossterm::event::poll(Duration::ZERO).unwrap_or(false) {
+                // Asked with no time at all, crossterm does not look.
+                while crossterm::event::poll(Duration::from_millis(1)).unwrap_or(false) {
                     match crossterm::event::read() {
                         Ok(event) => sink(event),
                         Err(_) => return gone(),

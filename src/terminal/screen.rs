@@ -58,7 +58,9 @@ impl Screen {
     /// # Errors
     /// If the terminal is gone.
     pub fn repaint(&mut self) -> io::Result<()> {
-        self.terminal.clear()
+        // Not `clear`: that asks the terminal where its cursor is, and the answer would go to the input thread.
+        let size = self.terminal.size()?;
+        self.terminal.resize(size.into())
     }
 
     /// Gives the terminal away for as long as `meanwhile` runs.

@@ -2,7 +2,7 @@
 
 use rustix::process::Signal;
 
-use crate::harness::Home;
+use crate::harness::{Home, SIZE};
 
 #[test]
 fn leaving_by_key_restores_the_terminal() {
@@ -90,8 +90,9 @@ fn suspend_gives_the_terminal_back_and_takes_it_again() {
     let mut chat = home.chat(&[]);
     chat.wait_for("Enter send");
     chat.type_text("\x1a");
-    chat.wait_wire("\x1b[?1049l");
+    chat.wait_wire("\x1b[?1049l", 1);
     chat.signal(Signal::CONT);
+    chat.wait_wire("\x1b[?1049h", 2);
     chat.type_text("still here");
     chat.wait_for("still here");
     chat.quit();
@@ -107,7 +108,7 @@ fn the_editor_gets_the_text_and_no_key_is_stolen() {
     )
     .unwrap();
     let command = format!("sh {}", editor.display());
-    let mut chat = home.chat_with(&[], &[("VISUAL", &command)], (100, 30));
+    let mut chat = home.chat_with(&[], &[("VISUAL", &command)], SIZE);
     chat.wait_for("Enter send");
     chat.type_text("mine");
     chat.wait_for("> mine");

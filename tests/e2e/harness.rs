@@ -1,15 +1,19 @@
 //! The real program in a real pseudo-terminal, its screen read by a terminal emulator.
 
 use std::io::{Read, Write};
+use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
 
 /// Longest time that a condition may take on a slow machine.
-const DEADLINE: Duration = Duration::from_secs(90);
+const DEADLINE: Duration = Duration::from_secs(45);
+
+/// Wide enough for list, messages and panel.
+pub const SIZE: (u16, u16) = (130, 40);
 
 /// One chat at a time: several models at once on two cores only make each other slow.
 static TURN: Mutex<()> = Mutex::new(());
@@ -61,7 +65,7 @@ impl Home {
     }
 
     pub fn chat(&self, arguments: &[&str]) -> Chat {
-        self.chat_with(arguments, &[], (100, 30))
+        self.chat_with(arguments, &[], SIZE)
     }
 
     /// Starts the chat with an engine that follows a script.
@@ -69,7 +73,7 @@ impl Home {
         let path = self.path().join("engine.sh");
         std::fs::write(&path, script).unwrap();
         let command = format!("sh {}", path.display());
-        self.chat_with(&[], &[("LLMCHAT_ENGINE_COMMAND", &command)], (100, 30))
+        self.chat_with(&[], &[("LLMCHAT_ENGINE_COMMAND", &command)], SIZE)
     }
 
     pub fn chat_with(&self, arguments: &[&str], env: &[(&str, &str)], size: (u16, u16)) -> Chat {
@@ -98,9 +102,24 @@ impl Home {
                 }
             }
         });
-        let parser = vt100::Parser::new(size.1, size.0, 0);
-        Chat { master: Some(pair.master), child, writer: Some(writer), bytes, parser, wire: Vec::new() }
+        let parser = vt100::Parser::new(cells(size.1), cells(size.0), 0);
+        let mut chat = Chat {
+            master: Some(pair.master),
+            child,
+            writer: Some(writer),
+            bytes,
+            parser,
+            hung_up: None,
+            wire: Vec::new(),
+        };
+        // Before the program has the terminal, the terminal itself would echo what is typed.
+        chat.wait_wire("\x1b[?1049h", 1);
+        chat
     }
+}
+
+fn cells(n: u16) -> NonZeroU16 {
+    NonZeroU16::new(n).unwrap_or(NonZeroU16::MIN)
 }
 
 /// A running chat.
@@ -110,6 +129,7 @@ pub struct Chat {
     writer: Option<Box<dyn Write + Send>>,
     bytes: Receiver<Vec<u8>>,
     parser: vt100::Parser,
+    hung_up: Option<Sender<Vec<u8>>>,
     /// Everything that the program wrote to the terminal.
     pub wire: Vec<u8>,
 }
@@ -143,10 +163,10 @@ impl Chat {
         }
     }
 
-    /// Waits until the program has written this, whatever it means to the terminal.
-    pub fn wait_wire(&mut self, bytes: &str) {
+    /// Waits until the program has written this so many times, whatever it means to the terminal.
+    pub fn wait_wire(&mut self, bytes: &str, times: usize) {
         let until = Instant::now() + DEADLINE;
-        while !String::from_utf8_lossy(&self.wire).contains(bytes) {
+        while String::from_utf8_lossy(&self.wire).matches(bytes).count() < times {
             assert!(Instant::now() < until, "{bytes:?} was not written; the screen is\n{}", self.screen());
             self.take(Duration::from_millis(50));
         }
@@ -183,7 +203,7 @@ impl Chat {
     }
 
     pub fn resize(&mut self, columns: u16, rows: u16) {
-        self.parser.screen_mut().set_size(rows.max(1), columns.max(1));
+        self.parser.screen_mut().set_size(cells(rows), cells(columns));
         let size = PtySize { rows, cols: columns, pixel_width: 0, pixel_height: 0 };
         self.master.as_ref().unwrap().resize(size).unwrap();
     }
@@ -226,6 +246,10 @@ impl Chat {
     pub fn hang_up(&mut self) {
         self.writer = None;
         self.master = None;
+        // The reading thread ends with the next bytes that nobody takes, and its end is the last one.
+        let (sender, bytes) = channel();
+        self.bytes = bytes;
+        self.hung_up = Some(sender);
     }
 
     /// Waits for the end of the program and gives its exit code.
