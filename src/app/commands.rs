@@ -220,6 +220,9 @@ mod tests {
 
     #[test]
     fn the_readme_has_the_table() {
+        if let Some(path) = std::env::var_os("KEYS_FILE") {
+            std::fs::write(path, markdown_table()).unwrap();
+        }
         let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap_or_default();
         assert!(readme.contains(markdown_table().trim()), "put this into README.md:\n{}", markdown_table());
     }

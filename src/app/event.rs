@@ -59,7 +59,7 @@ pub struct Start {
 }
 
 /// Something happened.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Event {
     /// A key was pressed or repeated.
     Key(KeyEvent),

@@ -17,8 +17,8 @@ pub const SMALLEST: (u16, u16) = (20, 5);
 /// From this width on the panel has room beside the messages.
 const PANEL_FROM: u16 = 100;
 const PANEL: u16 = 36;
-/// From this width on the list has room.
-const LIST_FROM: u16 = 70;
+/// The list has room where so much is left for the messages.
+const MESSAGES: u16 = 44;
 const LIST: u16 = 24;
 
 /// What is asked to be shown.
@@ -67,9 +67,9 @@ pub fn areas(size: (u16, u16), wish: Wish, input_height: impl Fn(u16) -> u16) ->
         body -= 1;
         areas.folded = rect(0, body, width, 1);
     }
-    let list_room = width >= LIST_FROM;
-    let list = if wish.list && list_room { LIST } else { 0 };
     let panel = if wish.panel && panel_room { PANEL } else { 0 };
+    let list_room = width.saturating_sub(panel + LIST + 2) >= MESSAGES;
+    let list = if wish.list && list_room { LIST } else { 0 };
     areas.list = rect(0, 0, list, body);
     areas.panel = rect(width - panel, 0, panel, body);
     // One column between the parts.

@@ -375,4 +375,4 @@ fn fresh(now: Now, salt: u32, sampling: &Sampling, system: &str) -> Conversation
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

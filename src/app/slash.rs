@@ -15,12 +15,14 @@ impl App {
         let text = text.trim_start_matches('/').trim();
         let (name, argument) = text.split_once(char::is_whitespace).map_or((text, ""), |(n, a)| (n, a.trim()));
         let name = name.to_lowercase();
+        // A slider's whole name comes before a command's beginning: /mode is not short for /model.
+        let whole = COMMANDS.iter().any(|r| r.slash == name || r.aliases.contains(&name.as_str()));
+        if let Some(knob) = Knob::named(&name).filter(|_| !whole) {
+            return self.slash_set(knob, argument);
+        }
         match Command::by_slash(&name) {
             Ok(command) => self.slash_command(command, argument),
             Err(several) if several.is_empty() => {
-                if let Some(knob) = Knob::named(&name) {
-                    return self.slash_set(knob, argument);
-                }
                 self.error(format!(
                     "There is no command /{name}. A space before the slash sends it as text; F1 lists the commands"
                 ));

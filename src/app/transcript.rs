@@ -112,7 +112,11 @@ impl Transcript {
         let last = self.lines.saturating_sub(height);
         match self.scroll {
             Scroll::Follow => last,
-            Scroll::At(id, line) => self.start(id).map_or(last, |start| (start + line).min(last)),
+            Scroll::At(id, line) => {
+                // In a wider window a message has fewer lines; its own last one is meant then.
+                let line = self.blocks.get(&id).map_or(line, |b| line.min(b.wrapped.height()));
+                self.start(id).map_or(last, |start| (start + line).min(last))
+            }
         }
     }
 

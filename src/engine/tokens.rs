@@ -126,3 +126,6 @@ impl<'m> Vocabulary<'m> {
         cells
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,173 @@
+//! The screen at three sizes in the states that people see most.
 
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
+use proptest::prelude::*;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+
+use crate::app::Event;
+use crate::app::tests::{Rig, info};
+use crate::chat::Finish;
+use crate::engine::protocol::{EngineEvent, EngineNews};
+
+const SIZES: [(u16, u16); 3] = [(60, 18), (100, 30), (160, 45)];
+
+fn screen(rig: &Rig) -> String {
+    let (width, height) = rig.app.size;
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    terminal.draw(|frame| super::draw(&rig.app, frame)).unwrap();
+    if width == 0 || height == 0 { String::new() } else { terminal.backend().to_string() }
+}
+
+fn snapshots(name: &str, make: impl Fn((u16, u16)) -> Rig) {
+    for size in SIZES {
+        insta::assert_snapshot!(format!("{name}-{}x{}", size.0, size.1), screen(&make(size)));
+    }
+}
+
+#[test]
+fn at_the_start() {
+    snapshots("start", Rig::new);
+}
+
+#[test]
+fn while_it_answers() {
+    snapshots("answering", |size| {
+        let mut rig = Rig::ready(size);
+        rig.answer("What is a fox?", "A small wild animal with a bushy tail.");
+        rig.send("Write a story about a fox and a river.");
+        let job = rig.started();
+        for n in 1..60 {
+            rig.token(job, n, if n % 9 == 0 { "river.\n\n" } else { "the fox " });
+        }
+        rig.text("and then?");
+        rig
+    });
+}
+
+#[test]
+fn on_the_sliders() {
+    snapshots("sliders", |size| {
+        let mut rig = Rig::ready(size);
+        rig.answer("hi", "Hello there.");
+        rig.key(KeyCode::F(2));
+        rig.key(KeyCode::Down);
+        rig.text("1.2");
+        rig
+    });
+}
+
+#[test]
+fn when_the_engine_died() {
+    snapshots("dead", |size| {
+        let mut rig = Rig::ready(size);
+        rig.send("hi");
+        let job = rig.started();
+        rig.token(job, 1, "Half an ans");
+        let how = "ended by signal 6 (abort)".to_owned();
+        rig.event(Event::Engine(EngineNews::Died { how, last_words: vec!["GGML_ASSERT(n <= n_batch) failed".into()] }));
+        rig
+    });
+}
+
+#[test]
+fn help_and_palette() {
+    snapshots("help", |size| {
+        let mut rig = Rig::ready(size);
+        rig.key(KeyCode::F(1));
+        rig
+    });
+    snapshots("palette", |size| {
+        let mut rig = Rig::ready(size);
+        rig.control('p');
+        rig.text("conv");
+        rig
+    });
+}
+
+#[test]
+fn a_tiny_screen_says_what_it_needs() {
+    let mut rig = Rig::ready((19, 4));
+    assert!(screen(&rig).contains("20×5"));
+    for (width, height) in [(0, 0), (1, 1), (20, 5), (400, 120)] {
+        rig.event(Event::Resize(width, height));
+        screen(&rig);
+    }
+}
+
+#[test]
+fn what_was_stopped_is_marked() {
+    let mut rig = Rig::ready((100, 30));
+    rig.send("hi");
+    let job = rig.started();
+    rig.token(job, 1, "Half");
+    rig.finish(job, Finish::Cancelled);
+    assert!(screen(&rig).contains("(stopped)"));
+}
+
+fn any_event() -> impl Strategy<Value = Event> {
+    let codes = prop_oneof![
+        any::<char>().prop_map(KeyCode::Char),
+        "[a-zA-Z0-9/ ?.-]".prop_map(|s| KeyCode::Char(s.chars().next().unwrap())),
+        prop::sample::select(vec![
+            KeyCode::Enter,
+            KeyCode::Esc,
+            KeyCode::Tab,
+            KeyCode::BackTab,
+            KeyCode::Backspace,
+            KeyCode::Delete,
+            KeyCode::Left,
+            KeyCode::Right,
+            KeyCode::Up,
+            KeyCode::Down,
+            KeyCode::Home,
+            KeyCode::End,
+            KeyCode::PageUp,
+            KeyCode::PageDown,
+        ]),
+        (1u8..9).prop_map(KeyCode::F),
+    ];
+    let modifiers = prop::sample::select(vec![
+        KeyModifiers::NONE,
+        KeyModifiers::NONE,
+        KeyModifiers::CONTROL,
+        KeyModifiers::ALT,
+        KeyModifiers::SHIFT,
+    ]);
+    prop_oneof![
+        8 => (codes, modifiers).prop_map(|(code, m)| Event::Key(KeyEvent::new(code, m))),
+        1 => "[a-z\n日👩‍👧\u{1b}\u{202e}]{0,60}".prop_map(Event::Paste),
+        2 => (0u16..400, 0u16..120).prop_map(|(w, h)| Event::Resize(w, h)),
+        1 => Just(Event::Timer),
+        1 => (0u16..400, 0u16..120).prop_map(|(column, row)| Event::Mouse(MouseEvent { kind: MouseEventKind::Down(MouseButton::Left), column, row, modifiers: KeyModifiers::NONE })),
+        1 => Just(Event::Engine(EngineNews::Died { how: "ended".into(), last_words: vec![] })),
+        1 => Just(Event::Engine(EngineNews::Event(EngineEvent::Loaded(Box::new(info()))))),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(120))]
+    #[test]
+    fn whatever_happens_it_goes_on_and_can_be_drawn(events in proptest::collection::vec((any_event(), 0u8..6), 1..60)) {
+        let mut rig = Rig::ready((100, 30));
+        for (event, engine) in events {
+            rig.event(event);
+            rig.save();
+            if let Some(job) = rig.asked().map(|a| a.0) {
+                match engine {
+                    0 => drop(rig.started()),
+                    1 => rig.token(job, 1, "wörd \u{1b}[31m"),
+                    2 => rig.token(job, 2, "\n"),
+                    3 => rig.finish(job, Finish::Stop),
+                    _ => rig.wait(0.4),
+                }
+            }
+            rig.done.truncate(400);
+            let (width, height) = rig.app.size;
+            let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+            terminal.draw(|frame| super::draw(&rig.app, frame)).unwrap();
+            let shown: String = terminal.backend().buffer().content().iter().map(ratatui::buffer::Cell::symbol).collect();
+            prop_assert!(!shown.chars().any(char::is_control), "a control character is on the screen");
+        }
+    }
+}

@@ -1,0 +1,310 @@
+"""Measures the README's figures on this machine: python3 scripts/figures.py [--raw PROGRAM] [--only NAME,…]
+
+PROGRAM is a bare decode loop with the flags of `llmchat bench` that prints `name<TAB>median…` a line; with it
+the ratios to the bare loop are measured too, in turn with ours. Ratios hold; absolute times move with the machine.
+"""
+import argparse
+import glob
+import json
+import os
+import pty
+import resource
+import select
+import signal
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+import fcntl
+import pathlib
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PROGRAM = str(ROOT / "target/release/llmchat")
+sys.path.insert(0, str(ROOT / "scripts"))
+from fetch_model import data_folder  # noqa: E402
+
+MODELS = data_folder() / "models"
+MODEL = str(MODELS / "SmolLM2-135M-Instruct-Q4_1.gguf")
+STORY = "Write a very long story about a fox and a river."
+
+
+def percentile(values, share):
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+class Chat:
+    """The chat in a pseudo-terminal of 130 × 40."""
+
+    def __init__(self, *arguments, trace=None):
+        self.home = tempfile.TemporaryDirectory()
+        os.makedirs(f"{self.home.name}/data")
+        os.symlink(MODELS, f"{self.home.name}/data/models")
+        env = dict(os.environ, TERM="xterm-256color", LLMCHAT_DATA_DIR=f"{self.home.name}/data",
+                   LLMCHAT_STATE_DIR=f"{self.home.name}/state", LLMCHAT_CONFIG=f"{self.home.name}/config.toml")
+        if trace:
+            env["LLMCHAT_TRACE"] = trace
+        self.began = time.time()
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.execve(PROGRAM, [PROGRAM, *arguments], env)
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 130, 0, 0))
+        self.seen = b""
+
+    def write(self, text):
+        os.write(self.fd, text.encode())
+
+    def read(self, wait=0.05):
+        if select.select([self.fd], [], [], wait)[0]:
+            try:
+                self.seen += os.read(self.fd, 1 << 16)
+            except OSError:
+                return False
+        return True
+
+    def wait(self, text, since=0, limit=120):
+        """Reads until the text is written; gives the time that took."""
+        began = time.perf_counter()
+        while text.encode() not in self.seen[since:]:
+            if time.perf_counter() - began > limit or not self.read():
+                sys.exit(f"figures: '{text}' did not come; the end was {self.seen[-400:]!r}")
+        return time.perf_counter() - began
+
+    def rest(self, seconds):
+        until = time.time() + seconds
+        while time.time() < until:
+            self.read()
+
+    def engine(self):
+        for task in glob.glob(f"/proc/{self.pid}/task/*/children"):
+            text = open(task).read().split()
+            if text:
+                return int(text[0])
+        sys.exit("figures: there is no engine")
+
+    def made(self):
+        """What each answer was made with."""
+        entries = []
+        for name in glob.glob(f"{self.home.name}/data/conversations/*.jsonl"):
+            entries += [json.loads(line) for line in open(name)]
+        return [e["made"] for e in entries if e["type"] == "done"]
+
+    def close(self):
+        self.write("\x11")
+        while self.read(0.2):
+            pass
+        os.waitpid(self.pid, 0)
+        os.close(self.fd)
+
+
+def bench(*flags):
+    done = subprocess.run([PROGRAM, "bench", "-m", MODEL, "--json", *flags], capture_output=True, text=True, check=True)
+    return {r["test"]: r["tokens_per_second"]["median"] for r in json.loads(done.stdout)}
+
+
+def raw(program, *flags):
+    done = subprocess.run([program, MODEL, *flags], capture_output=True, text=True, check=True)
+    return {line.split("\t")[0]: float(line.split("\t")[1]) for line in done.stdout.splitlines() if "\t" in line}
+
+
+def figure_bench(options):
+    """prefill and decode ÷ the bare loop"""
+    if not options.raw:
+        return "needs --raw"
+    ratios = {"pp512": [], "tg128": []}
+    flags = ["-p", "512", "-n", "128", "-d", "0", "-r", "5", "-t", "2"]
+    for _ in range(5):
+        ours, theirs = bench(*flags), raw(options.raw, *flags)
+        for test in ratios:
+            ratios[test].append(ours[test] / theirs[test])
+    return ", ".join(f"{t} {statistics.median(r):.3f} ({min(r):.2f}–{max(r):.2f})" for t, r in ratios.items())
+
+
+def figure_screen(options):
+    """decode in the full screen with the panel ÷ bench"""
+    ratios = []
+    for _ in range(5):
+        chat = Chat("--mode", "greedy", "-n", "257", "-t", "2", "-c", "1024")
+        chat.wait("is ready")
+        chat.write(STORY + "\r")
+        while not chat.made():
+            chat.read()
+        made = chat.made()[0]
+        depth = made["usage"]["prompt_tokens"]
+        chat.close()
+        n = made["usage"]["completion_tokens"] - 1
+        ours = bench("-p", "0", "-n", str(n), "-d", str(depth), "-r", "1", "-t", "2")
+        ratios.append(made["timings"]["tokens_per_second"] / list(ours.values())[0])
+    return f"{statistics.median(ratios):.3f} ({min(ratios):.2f}–{max(ratios):.2f})"
+
+
+def figure_start(options):
+    """start to first frame"""
+    times = []
+    for _ in range(21):
+        with tempfile.NamedTemporaryFile() as trace:
+            chat = Chat(trace=trace.name)
+            chat.wait("Conversations")
+            stamp = int(open(trace.name).readline().split()[0]) / 1e6
+            times.append((stamp - chat.began) * 1000)
+            chat.close()
+    return f"{statistics.median(times):.1f} ms median, {max(times):.1f} ms at most"
+
+
+def figure_keys(options):
+    """key to screen while a model decodes"""
+    times = []
+    chat = Chat("-n", "100000", "-c", "8192")
+    chat.wait("is ready")
+    chat.write(STORY + "\r")
+    chat.wait("writes")
+    for i in range(300):
+        sign = chr(0x2460 + i % 20)  # a sign that no answer writes
+        since = len(chat.seen)
+        began = time.perf_counter()
+        chat.write(sign)
+        while sign.encode() not in chat.seen[since:]:
+            chat.read(0.001)
+        times.append((time.perf_counter() - began) * 1000)
+        chat.rest(0.02 + 0.013 * (i % 3))
+        if i % 20 == 19:
+            chat.write("\x15")
+            chat.rest(0.05)
+    chat.close()
+    return f"p50 {percentile(times, 0.5):.1f} ms, p99 {percentile(times, 0.99):.1f} ms of {len(times)}"
+
+
+def figure_stop(options):
+    """Esc to stopped, in a prefill of 4,000 tokens and in decode"""
+    out = []
+    long = "\x1b[200~" + "All work and no play. " * 660 + "\x1b[201~"
+    for name, question, sign in (("prefill", long, "reads"), ("decode", STORY, "writes")):
+        times = []
+        chat = Chat("-n", "100000", "-c", "8192")
+        chat.wait("is ready")
+        for i in range(40):
+            since = len(chat.seen)
+            chat.write("\x0e")
+            chat.rest(0.1)
+            chat.write(question)
+            chat.rest(0.2)
+            chat.write("\r")
+            chat.wait(sign, since)
+            chat.rest(0.3 + 0.037 * (i % 10))
+            since = len(chat.seen)
+            began = time.perf_counter()
+            chat.write("\x1b")
+            while b"stopped" not in chat.seen[since:]:
+                chat.read(0.001)
+            times.append((time.perf_counter() - began) * 1000)
+        chat.close()
+        out.append(f"{name}: p50 {percentile(times, 0.5):.0f} ms, p99 {percentile(times, 0.99):.0f} ms of {len(times)}")
+    return "; ".join(out)
+
+
+def figure_reuse(options):
+    """second turn of a linear chat: tokens prefilled"""
+    chat = Chat("-n", "60", "--temp", "0")
+    chat.wait("is ready")
+    for n, question in enumerate((STORY, "And then?", "And after that?"), 1):
+        chat.write(question + "\r")
+        while len(chat.made()) < n:
+            chat.read()
+        chat.rest(0.3)
+    usages = [m["usage"] for m in chat.made()]
+    chat.close()
+    return "; ".join(f"{u['prompt_tokens']} tokens: {u['reused_tokens']} reused, {u['prompt_tokens'] - u['reused_tokens']} new" for u in usages)
+
+
+def switches(pid):
+    total = 0
+    for status in glob.glob(f"/proc/{pid}/task/*/status"):
+        for line in open(status):
+            if "ctxt_switches" in line:
+                total += int(line.split()[1])
+    return total
+
+
+def figure_idle(options):
+    """wake-ups of both processes in 10 idle seconds"""
+    chat = Chat("-n", "20")
+    chat.wait("is ready")
+    chat.write("hello\r")
+    while not chat.made():
+        chat.read()
+    chat.rest(8)
+    engine = chat.engine()
+    before = (switches(chat.pid), switches(engine))
+    chat.rest(10)
+    after = (switches(chat.pid), switches(engine))
+    chat.close()
+    return f"chat {after[0] - before[0]}, engine {after[1] - before[1]}"
+
+
+def peak(pid):
+    for line in open(f"/proc/{pid}/status"):
+        if line.startswith("VmHWM"):
+            return int(line.split()[1]) / 1024
+    return 0.0
+
+
+def figure_memory(options):
+    """peak memory of engine + chat ÷ the bare loop, context 8,192, batch 512"""
+    chat = Chat("-n", "200", "-c", "8192", "-b", "512", "-t", "2", "--temp", "0")
+    chat.wait("is ready")
+    chat.write("\x1b[200~" + "All work and no play. " * 660 + "\x1b[201~\r")
+    while not chat.made():
+        chat.read()
+    ours = (peak(chat.pid), peak(chat.engine()))
+    chat.close()
+    text = f"chat {ours[0]:.0f} MiB + engine {ours[1]:.0f} MiB"
+    if not options.raw:
+        return text + "; the ratio needs --raw"
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    loop = subprocess.Popen([options.raw, MODEL, "-p", "512", "-n", "128", "-d", "7616", "-r", "0", "-t", "2"], stdout=subprocess.DEVNULL)
+    most = 0.0
+    while loop.poll() is None:
+        try:
+            most = max(most, peak(loop.pid))
+        except OSError:
+            pass
+        time.sleep(0.05)
+    del before
+    return f"{text}; bare loop {most:.0f} MiB; ratio {sum(ours) / most:.3f}"
+
+
+def figure_busy(options):
+    """decode with one busy process beside ÷ quiet, threads left to the program"""
+    def rate():
+        done = subprocess.run([PROGRAM, "ask", "--json", "-m", MODEL, "-n", "600", "-c", "1024", "--mode", "greedy", STORY],
+                              capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL)
+        return json.loads(done.stdout)["timings"]["tokens_per_second"]
+
+    ratios = []
+    for _ in range(4):
+        quiet = rate()
+        neighbour = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        try:
+            busy = rate()
+        finally:
+            neighbour.send_signal(signal.SIGKILL)
+            neighbour.wait()
+        ratios.append(busy / quiet)
+    return f"{statistics.median(ratios):.3f} ({min(ratios):.2f}–{max(ratios):.2f})"
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--raw")
+    parser.add_argument("--only", default="bench,screen,start,keys,stop,reuse,idle,memory,busy")
+    options = parser.parse_args()
+    for name in options.only.split(","):
+        figure = globals()[f"figure_{name}"]
+        print(f"{figure.__doc__}: {figure(options)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

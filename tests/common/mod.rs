@@ -1,0 +1,157 @@
+//! What the tests with real models share: the models, and an engine's process.
+#![allow(dead_code)] // Each test binary uses its own part of it.
+
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use llmchat::chat::{Finish, Mode, Role, Sampling, Seed, Timings, Usage};
+use llmchat::engine::client::Client;
+use llmchat::engine::protocol::{ContextParams, EngineEvent, EngineNews, ModelInfo, Problem, Prompt, Request, Turn};
+use llmchat::paths::Paths;
+
+/// Longest time that anything here may take on a slow machine.
+pub const DEADLINE: Duration = Duration::from_secs(120);
+
+/// The default model.
+pub fn smollm() -> PathBuf {
+    model("default")
+}
+
+/// The base model with sliding windows and without a template.
+pub fn gemma() -> PathBuf {
+    model("test")
+}
+
+fn model(role: &str) -> PathBuf {
+    let known = llmchat::model::known_models();
+    let file = &known.iter().find(|m| m.role == role).unwrap().file;
+    let path = Paths::new().unwrap().models().join(file);
+    assert!(path.is_file(), "{} is missing; run scripts/fetch-model all", path.display());
+    path
+}
+
+pub fn greedy(max_tokens: u32) -> Sampling {
+    Sampling { mode: Mode::Greedy, max_tokens, ..Sampling::default() }
+}
+
+pub fn seeded(seed: u32, max_tokens: u32) -> Sampling {
+    Sampling { seed: Seed(Some(seed)), max_tokens, ..Sampling::default() }
+}
+
+pub fn params() -> ContextParams {
+    ContextParams { n_ctx: Some(2048), n_batch: 512, threads: 2, gpu_layers: 0, swa_full: true }
+}
+
+/// A conversation: question, answer, question …
+pub fn chat(texts: &[&str]) -> Prompt {
+    let turns = texts.iter().enumerate().map(|(i, text)| Turn {
+        role: if i % 2 == 0 { Role::User } else { Role::Assistant },
+        text: (*text).to_owned(),
+    });
+    Prompt::Chat { system: String::new(), turns: turns.collect() }
+}
+
+/// An answer with what was said about it.
+#[derive(Debug)]
+pub struct Answer {
+    pub text: String,
+    pub tokens: u32,
+    pub finish: Finish,
+    pub usage: Usage,
+    pub timings: Timings,
+    pub notes: Vec<String>,
+    pub seed: u32,
+}
+
+/// A real engine in its own process.
+pub struct Engine {
+    pub client: Client,
+    news: Receiver<EngineNews>,
+    jobs: u64,
+    pub info: Option<ModelInfo>,
+}
+
+impl Engine {
+    pub fn spawn() -> Self {
+        let (sender, news) = channel();
+        let command = [env!("CARGO_BIN_EXE_llmchat").to_owned(), "engine".to_owned()];
+        let client = Client::spawn(&command, move |n| {
+            let _ = sender.send(n);
+        });
+        Self { client: client.unwrap(), news, jobs: 0, info: None }
+    }
+
+    pub fn load(path: PathBuf, params: ContextParams) -> Self {
+        let mut engine = Self::spawn();
+        engine.try_load(path, params).unwrap();
+        engine
+    }
+
+    pub fn try_load(&mut self, path: PathBuf, params: ContextParams) -> Result<(), Problem> {
+        self.client.send(&Request::Load { path, params });
+        loop {
+            match self.event() {
+                EngineEvent::Loaded(info) => {
+                    self.info = Some(*info);
+                    return Ok(());
+                }
+                EngineEvent::LoadFailed(problem) => return Err(problem),
+                _ => {}
+            }
+        }
+    }
+
+    pub fn news(&self) -> EngineNews {
+        self.news.recv_timeout(DEADLINE).expect("the engine says something")
+    }
+
+    pub fn event(&self) -> EngineEvent {
+        match self.news() {
+            EngineNews::Event(event) => event,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub fn start(&mut self, prompt: Prompt, sampling: Sampling) -> u64 {
+        self.jobs += 1;
+        self.client.send(&Request::Generate { job: self.jobs, prompt, sampling, ignore_eog: false });
+        self.jobs
+    }
+
+    pub fn cancel(&self) {
+        self.client.send(&Request::Cancel { job: self.jobs });
+    }
+
+    /// Waits for the end of the running job; `each` sees every event of it.
+    pub fn wait(&self, mut each: impl FnMut(&EngineEvent)) -> Result<Answer, Problem> {
+        let (mut text, mut tokens, mut notes) = (String::new(), 0, Vec::new());
+        loop {
+            let event = self.event();
+            each(&event);
+            match event {
+                EngineEvent::Started { notes: said, .. } => notes = said,
+                EngineEvent::Token { text: piece, n, .. } => {
+                    text += &piece;
+                    tokens = n;
+                }
+                EngineEvent::Finished { text: rest, finish, usage, timings, seed, .. } => {
+                    return Ok(Answer { text: text + &rest, tokens, finish, usage, timings, notes, seed });
+                }
+                EngineEvent::Failed { problem, .. } => return Err(problem),
+                _ => {}
+            }
+        }
+    }
+
+    pub fn ask(&mut self, prompt: Prompt, sampling: Sampling) -> Answer {
+        self.start(prompt, sampling);
+        self.wait(|_| {}).unwrap()
+    }
+
+    /// The same with nothing in the cache.
+    pub fn ask_cold(&mut self, prompt: Prompt, sampling: Sampling) -> Answer {
+        self.client.send(&Request::ClearCache);
+        self.ask(prompt, sampling)
+    }
+}

@@ -1,0 +1,126 @@
+//! Outside the screen: ask, bench, models, and what they say when used wrongly.
+
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+use crate::harness::Home;
+
+fn run(home: &Home, arguments: &[&str], stdin: &[u8]) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_llmchat"))
+        .args(arguments)
+        .envs(home.env())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A program that refuses at once does not read.
+    let _ = child.stdin.take().unwrap().write_all(stdin);
+    child.wait_with_output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[test]
+fn ask_prints_the_answer_and_nothing_else() {
+    let home = Home::new();
+    let output = run(&home, &["ask", "Say hello", "--temp", "0", "-n", "12"], b"");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let answer = text(&output.stdout);
+    assert!(!answer.trim().is_empty() && !answer.contains('\x1b') && output.stderr.is_empty(), "{output:?}");
+    // The same through a pipe, through a dash, and without a subcommand where there is no terminal.
+    for arguments in [
+        &["ask", "--temp", "0", "-n", "12"][..],
+        &["ask", "-", "--temp", "0", "-n", "12"],
+        &["--temp", "0", "-n", "12"],
+    ] {
+        assert_eq!(text(&run(&home, arguments, b"Say hello").stdout), answer, "{arguments:?}");
+    }
+    assert!(home.conversations().is_empty());
+}
+
+#[test]
+fn ask_gives_one_object_with_everything_in_it() {
+    let home = Home::new();
+    let output = run(&home, &["ask", "--json", "Say hello", "-s", "5", "-n", "6", "-sys", "Be brief.", "--save"], b"");
+    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((answer["seed"].as_u64(), answer["finish_reason"].as_str()), (Some(5), Some("length")), "{answer}");
+    assert_eq!(answer["model"], "SmolLM2-135M-Instruct-Q4_1");
+    assert_eq!(answer["usage"]["completion_tokens"], 6);
+    assert!(text(&output.stdout).contains("\"temperature\":0.8,"));
+    for key in ["load_ms", "prefill_ms", "ttft_ms", "decode_ms", "tpot_ms", "tokens_per_second"] {
+        assert!(answer["timings"][key].as_f64().unwrap() > 0.0, "{key} of {answer}");
+    }
+    let journal = home.journal();
+    assert!(journal.contains("Be brief.") && journal.contains("Say hello"));
+    let again = run(&home, &["ask", "--json", "Say hello", "-s", "5", "-n", "6", "-sys", "Be brief."], b"");
+    let again: serde_json::Value = serde_json::from_slice(&again.stdout).unwrap();
+    assert_eq!(again["text"], answer["text"], "the same seed");
+}
+
+#[test]
+fn wrong_use_is_two_failure_is_one_and_each_says_why() {
+    let home = Home::new();
+    for (arguments, stdin, code, word) in [
+        (&["ask", "--top-p", "3", "x"][..], &b""[..], 2, "from 0 to 1"),
+        (&["ask", "--no-such-flag"], b"", 2, "no-such-flag"),
+        (&["ask"], b"", 1, "no question"),
+        (&["ask"], b"caf\xe9", 1, "not UTF-8"),
+        (&["ask", "-m", "/no/such.gguf", "x"], b"", 1, "no file"),
+        (&["ask", "-m", "nothing-like-it", "x"], b"", 1, "No model is called"),
+        (&["ask", "-c", "16000000", "x"], b"", 1, "memory is too small"),
+        (&["ask", "--set", "nonsense=1", "x"], b"", 2, "no setting"),
+    ] {
+        let output = run(&home, arguments, stdin);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {output:?}");
+        assert!(text(&output.stderr).contains(word) && output.stdout.is_empty(), "{arguments:?}: {output:?}");
+    }
+}
+
+#[test]
+fn ask_can_be_interrupted() {
+    let home = Home::new();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_llmchat"))
+        .args(["ask", "Tell me a very long story", "-n", "6000"])
+        .envs(home.env())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut byte = [0];
+    std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut byte).unwrap();
+    let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(130));
+}
+
+#[test]
+fn bench_and_models_speak_json() {
+    let home = Home::new();
+    let output = run(&home, &["bench", "-p", "32", "-n", "4", "-d", "16", "-r", "2", "-t", "1", "--json"], b"");
+    let reports: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let names: Vec<&str> = reports.as_array().unwrap().iter().map(|r| r["test"].as_str().unwrap()).collect();
+    assert_eq!(names, ["pp32 @ d16", "tg4 @ d16"]);
+    for report in reports.as_array().unwrap() {
+        let rates = &report["tokens_per_second"];
+        assert!(rates["min"].as_f64() <= rates["median"].as_f64() && rates["median"].as_f64() <= rates["max"].as_f64());
+        assert_eq!(report["runs"].as_array().unwrap().len(), 2);
+    }
+    let output = run(&home, &["models", "--json"], b"");
+    let models: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(models.as_array().unwrap().iter().any(|m| m["architecture"] == "gemma3" && m["n_ctx_train"] == 32_768));
+}
+
+#[test]
+fn every_help_has_an_example() {
+    let home = Home::new();
+    for arguments in
+        [&["--help"][..], &["ask", "--help"], &["bench", "--help"], &["models", "--help"], &["template", "--help"]]
+    {
+        let output = run(&home, arguments, b"");
+        assert!(output.status.success() && text(&output.stdout).contains("Example"), "{arguments:?}");
+    }
+    assert!(text(&run(&home, &["--version"], b"").stdout).contains("instructions"));
+}
