@@ -1,25 +1,39 @@
 //! `llmchat`: the loop of the chat. Events in, effects carried out, then one frame for all of them.
+//!
+//! ```text
+//! keys, signals, store ─► messages ─┐ first             ┌► engine, store, clipboard, editor, models:
+//!                                   ├─► Loop ─► effects ┤  all on threads of their own
+//! engine ──────────────► news ──────┘      │            └► answers come back as messages
+//!        (bounded: its reader waits)       └► frame ─► writer (one on its way at most)
+//! ```
+//! Nothing in the loop waits for a terminal or a disk, so that keys and saving go on whatever else is stuck.
 
 use std::io::{self, IsTerminal};
-use std::path::PathBuf;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 
 use super::context::Context as Setup;
+use super::queue::{Next, Queue};
+use super::trace::trace;
 use crate::app::{App, Effect, Event, Now, Resume, Start};
 use crate::engine::client::Client;
-use crate::engine::protocol::{EngineNews, Problem};
+use crate::engine::protocol::EngineNews;
 use crate::store::Worker;
-use crate::terminal::{self, Input, Screen, Signal};
+use crate::terminal::{self, Clipboard, Input, Screen, Signal};
 use crate::view;
 
 /// Shortest time between two frames.
-const FRAME: Duration = Duration::from_millis(16);
+const FRAME: Duration = Duration::from_micros(16_600);
 /// The same where only text streams in.
 const STREAM_FRAME: Duration = Duration::from_millis(33);
+/// A stop that the system did not carry out is over by then.
+const STOPPED: Duration = Duration::from_millis(300);
+/// The exit code where the terminal went away: that of a hang-up.
+const GONE: u8 = 129;
 
 /// What the chat is started with, beside the settings.
 #[derive(Debug, Default)]
@@ -35,22 +49,42 @@ pub fn has_terminal() -> bool {
     io::stdin().is_terminal() && io::stdout().is_terminal()
 }
 
+/// What the loop hears, beside the engine.
 enum Message {
     App(Event),
-    /// The terminal's or the system's wish to end, with an exit code.
-    End(u8),
-    /// News of the engine that has this number; older ones are gone and mean nothing.
-    Engine(u64, EngineNews),
+    Signal(Signal),
+    /// A frame has arrived, or the terminal is gone.
+    Shown(io::Result<()>),
+    /// Text is copied, or is to be copied by the terminal.
+    Copied(Clipboard),
+    /// The editor is closed.
+    Edited(Result<String, String>),
+    /// Some thread panicked.
+    Panicked,
+}
+
+type Messages = Arc<Queue<Message>>;
+
+/// Whose the terminal is while it is not ours.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Away {
+    /// The editor's.
+    Editor,
+    /// The shell's, until we are continued; by then if nobody stopped us.
+    Shell(Instant),
 }
 
 /// Runs the chat until it is left.
 ///
 /// # Errors
-/// If the terminal cannot be used.
+/// If the terminal cannot be used, or the program is at fault.
 pub fn run(setup: Setup, options: Options) -> Result<ExitCode> {
-    let (sender, messages) = mpsc::channel();
-    let mut screen = Screen::enter(setup.settings.mouse).context("The terminal cannot be used")?;
-    let size = crossterm::terminal::size().unwrap_or((80, 24));
+    let messages = Messages::default();
+    let teller = Arc::clone(&messages);
+    terminal::watch_panics(move || teller.push(Message::Panicked));
+    let shown = Arc::clone(&messages);
+    let mut screen = Screen::enter(setup.settings.mouse, move |result| shown.push(Message::Shown(result)))
+        .context("The terminal cannot be used")?;
     let start = Start {
         model: setup.model(),
         params: setup.params(),
@@ -61,108 +95,134 @@ pub fn run(setup: Setup, options: Options) -> Result<ExitCode> {
         sidebar: setup.settings.sidebar,
         panel: setup.settings.panel,
         color: std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()),
-        size,
+        size: screen.size(),
         salt: std::process::id().wrapping_mul(0x9E37_79B1),
         notices: setup.notices.clone(),
     };
     let (app, effects) = App::new(start, now());
     // Before anything that may take time: the model, the list, the engine all come after the first frame.
     screen.draw(|frame| view::draw(&app, frame))?;
-    trace("first frame");
-    let app_sender = sender.clone();
-    let gone = sender.clone();
-    let input = Input::start(
-        move |event| drop(app_sender.send(Message::App(translate(event)))),
-        move || drop(gone.send(Message::End(129))),
-    )?;
-    signals(&sender)?;
-    let store_sender = sender.clone();
+    trace("draw");
+    let heard = Arc::clone(&messages);
+    terminal::watch(move |signal| heard.push(Message::Signal(signal)))?;
+    let answers = Arc::clone(&messages);
     let store = Worker::start(setup.paths.conversations(), move |event| {
-        let _ = store_sender.send(Message::App(Event::Store(event)));
+        answers.push(Message::App(Event::Store(event)));
     })?;
-    let mut chat = Loop { app, screen, input, store, setup, sender, engine: None, engines: 0, code: None };
-    let result = chat.go(effects, &messages);
-    chat.end(result)
+    let mut chat = Loop {
+        app,
+        screen,
+        input: None,
+        store,
+        setup,
+        messages,
+        engine: None,
+        away: None,
+        drawn: Instant::now(),
+        frame_at: None,
+        code: None,
+    };
+    // What the app holds is saved also if the loop itself is at fault.
+    let result = catch_unwind(AssertUnwindSafe(|| chat.go(effects)));
+    chat.end(result.unwrap_or(Ok(())))
 }
 
 struct Loop {
     app: App,
     screen: Screen,
-    input: Input,
+    input: Option<Input>,
     store: Worker,
     setup: Setup,
-    sender: Sender<Message>,
+    messages: Messages,
     engine: Option<Client>,
-    engines: u64,
+    away: Option<Away>,
+    drawn: Instant,
+    /// When the next frame is due, if something changed since the last one.
+    frame_at: Option<Instant>,
     code: Option<u8>,
 }
 
 impl Loop {
-    fn go(&mut self, effects: Vec<Effect>, messages: &Receiver<Message>) -> Result<()> {
+    fn go(&mut self, effects: Vec<Effect>) -> Result<()> {
+        self.listen()?;
         self.carry_out(effects)?;
-        let mut drawn = Instant::now();
-        // When the next frame is due, if something changed since the last one.
-        let mut frame_at: Option<Instant> = None;
         while self.code.is_none() {
-            let wake = [frame_at, self.app.wake_at()].into_iter().flatten().min();
-            let first = match wake {
-                None => messages.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                Some(at) => messages.recv_timeout(at.saturating_duration_since(Instant::now())),
-            };
-            match first {
-                Ok(message) => {
-                    let mut soon = self.take(message)?;
-                    while let (None, Ok(message)) = (self.code, messages.try_recv()) {
-                        soon |= self.take(message)?;
-                        // A flood must not keep the screen from being drawn.
-                        if drawn.elapsed() > STREAM_FRAME * 2 && frame_at.is_some() {
-                            break;
-                        }
-                    }
-                    let due = drawn + if soon { FRAME } else { STREAM_FRAME };
-                    frame_at = Some(frame_at.map_or(due, |at| at.min(due)));
-                }
-                Err(RecvTimeoutError::Timeout) => {
-                    if self.app.wake_at().is_some_and(|at| at <= Instant::now()) {
-                        let effects = self.app.update(Event::Timer, now());
-                        self.carry_out(effects)?;
-                        frame_at.get_or_insert(drawn + FRAME);
-                    }
-                }
-                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            // While a frame is on its way the next one waits for `Shown`, not for a time.
+            let frame = self.frame_at.filter(|_| self.screen.is_ready());
+            let stopped = if let Some(Away::Shell(until)) = self.away { Some(until) } else { None };
+            match self.messages.next([frame, stopped, self.app.wake_at()].into_iter().flatten().min()) {
+                Next::Message(message) => self.hear(message)?,
+                Next::News(news) => self.update(Event::Engine(news), STREAM_FRAME)?,
+                Next::Late => self.late()?,
             }
-            if frame_at.is_some_and(|at| at <= Instant::now()) {
-                frame_at = None;
+            // Everything that waits comes first, except in a flood: the frame is drawn when it is due.
+            if self.frame_at.is_some_and(|at| at <= Instant::now()) && self.screen.is_ready() {
+                self.frame_at = None;
+                self.drawn = Instant::now();
                 self.screen.draw(|frame| view::draw(&self.app, frame))?;
-                drawn = Instant::now();
-                trace("frame");
+                trace("draw");
             }
         }
         Ok(())
     }
 
-    /// Takes a message; tells whether a person waits to see what it does.
-    fn take(&mut self, message: Message) -> Result<bool> {
-        let (event, soon) = match message {
+    fn hear(&mut self, message: Message) -> Result<()> {
+        match message {
+            Message::App(Event::Terminate) | Message::Shown(Err(_)) => self.terminate(GONE),
             Message::App(event) => {
-                let soon = !matches!(event, Event::Store(_));
-                if matches!(event, Event::Key(_)) {
-                    trace("key");
+                let pace = if matches!(event, Event::Store(_)) { STREAM_FRAME } else { FRAME };
+                if let Event::Resize(columns, rows) = event {
+                    self.screen.resize((columns, rows))?;
                 }
-                (event, soon)
+                self.update(event, pace)
             }
-            Message::Engine(number, news) if number == self.engines => (Event::Engine(news), false),
-            Message::Engine(..) => return Ok(false),
-            Message::End(code) => {
-                let effects = self.app.update(Event::Terminate, now());
-                self.carry_out(effects)?;
-                self.code = Some(code);
-                return Ok(false);
+            // A key that ends programs was meant for the editor, and when it is continued it draws itself.
+            Message::Signal(Signal::Interrupt(_) | Signal::Continue) if self.away == Some(Away::Editor) => Ok(()),
+            Message::Signal(Signal::Interrupt(code) | Signal::End(code)) => self.terminate(code),
+            Message::Signal(Signal::Resize) => {
+                let (columns, rows) = terminal::size();
+                if self.screen.size() == (columns, rows) {
+                    return Ok(());
+                }
+                self.hear(Message::App(Event::Resize(columns, rows)))
             }
-        };
+            Message::Signal(Signal::Continue) => self.come_back(Event::Resumed),
+            Message::Shown(Ok(())) => {
+                trace("shown");
+                Ok(())
+            }
+            Message::Copied(Clipboard { told, bytes }) => {
+                self.screen.send(&bytes);
+                self.update(Event::Copied(told), FRAME)
+            }
+            Message::Edited(edited) => self.come_back(Event::Edited(edited)),
+            Message::Panicked => {
+                self.code = Some(1);
+                Ok(())
+            }
+        }
+    }
+
+    fn late(&mut self) -> Result<()> {
+        if matches!(self.away, Some(Away::Shell(until)) if until <= Instant::now()) {
+            self.come_back(Event::Resumed)?;
+        }
+        if self.app.wake_at().is_some_and(|at| at <= Instant::now()) {
+            self.update(Event::Timer, FRAME)?;
+        }
+        Ok(())
+    }
+
+    fn update(&mut self, event: Event, pace: Duration) -> Result<()> {
         let effects = self.app.update(event, now());
-        self.carry_out(effects)?;
-        Ok(soon)
+        let due = self.drawn + pace;
+        self.frame_at = Some(self.frame_at.map_or(due, |at| at.min(due)));
+        self.carry_out(effects)
+    }
+
+    fn terminate(&mut self, code: u8) -> Result<()> {
+        self.code = Some(code);
+        self.update(Event::Terminate, FRAME)
     }
 
     fn carry_out(&mut self, effects: Vec<Effect>) -> Result<()> {
@@ -176,132 +236,122 @@ impl Loop {
                 }
                 Effect::Store(request) => self.store.send(request),
                 Effect::FindModel(name) => {
-                    let (finder, sender) = (self.setup.finder(), self.sender.clone());
-                    std::thread::spawn(move || sender.send(Message::App(Event::ModelFound(finder.find(&name)))));
+                    let finder = self.setup.finder();
+                    self.aside(move || Message::App(Event::ModelFound(finder.find(&name))))?;
                 }
                 Effect::ListModels => {
-                    let (finder, sender) = (self.setup.finder(), self.sender.clone());
-                    std::thread::spawn(move || {
-                        let models = finder.list().into_iter().filter(|f| f.header.is_ok()).map(|f| (f.name, f.path));
-                        sender.send(Message::App(Event::Models(models.collect())))
-                    });
+                    let finder = self.setup.finder();
+                    self.aside(move || Message::App(Event::Models(finder.list())))?;
                 }
-                Effect::RememberModel(path) => self.setup.remember_model(&path),
-                Effect::Copy(text) => self.again(Event::Copied(terminal::copy(&text))),
+                Effect::RememberModel(path) => {
+                    let setup = self.setup.clone();
+                    std::thread::Builder::new().spawn(move || setup.remember_model(&path))?;
+                }
+                Effect::Copy(text) => self.aside(move || Message::Copied(terminal::copy(&text)))?,
                 Effect::Edit(text) => {
-                    let (input, screen) = (&self.input, &mut self.screen);
-                    let edited = input.pause(|| screen.lend(|| terminal::edit(&text)))?;
-                    self.again(Event::Edited(edited));
+                    self.go_away(Away::Editor);
+                    self.aside(move || Message::Edited(terminal::edit(&text)))?;
                 }
                 Effect::Suspend => {
-                    let (input, screen) = (&self.input, &mut self.screen);
-                    input.pause(|| screen.lend(terminal::suspend))?;
-                    self.again(Event::Resumed);
+                    self.go_away(Away::Shell(Instant::now() + STOPPED));
+                    terminal::stop_group();
                 }
                 Effect::Repaint => self.screen.repaint()?,
-                Effect::Quit => self.code = Some(self.code.unwrap_or(0)),
+                Effect::Quit => self.code = self.code.or(Some(0)),
             }
         }
         Ok(())
     }
 
-    /// An event that comes out of carrying an effect out.
-    fn again(&self, event: Event) {
-        let _ = self.sender.send(Message::App(event));
+    /// Does something that may take time on a thread of its own.
+    fn aside(&self, work: impl FnOnce() -> Message + Send + 'static) -> Result<()> {
+        let messages = Arc::clone(&self.messages);
+        std::thread::Builder::new().spawn(move || messages.push(work()))?;
+        Ok(())
+    }
+
+    fn listen(&mut self) -> Result<()> {
+        let messages = Arc::clone(&self.messages);
+        self.input = Some(Input::start(move |event| {
+            if matches!(event, Event::Key(_) | Event::Paste(_)) {
+                trace("key");
+            }
+            messages.push(Message::App(event));
+        })?);
+        Ok(())
+    }
+
+    /// Gives the terminal to somebody else. Tokens and saving go on meanwhile.
+    fn go_away(&mut self, away: Away) {
+        self.input = None;
+        terminal::leave();
+        self.away = Some(away);
+    }
+
+    /// The terminal is ours again; a shell or an editor may have changed all of it.
+    fn come_back(&mut self, event: Event) -> Result<()> {
+        self.away = None;
+        // Where it was not given away, as after a `kill -STOP`, what is set twice would not be left twice.
+        terminal::leave();
+        if self.screen.take_back().is_err() {
+            return self.terminate(GONE);
+        }
+        if self.input.is_none() {
+            self.listen()?;
+        }
+        let (columns, rows) = self.screen.size();
+        self.update(Event::Resize(columns, rows), FRAME)?;
+        self.update(event, FRAME)
     }
 
     fn start_engine(&mut self) {
+        let number = self.messages.next_engine();
         // The old one first: two models at once may not fit into memory.
         self.engine = None;
-        self.engines += 1;
-        let (number, sender) = (self.engines, self.sender.clone());
+        let messages = Arc::clone(&self.messages);
         let command = self.setup.engine_command();
-        let spawned = Client::spawn(&command, move |news| {
-            let _ = sender.send(Message::Engine(number, news));
-        });
-        match spawned {
+        match Client::spawn(&command, move |news| messages.push_news(number, news)) {
             Ok(engine) => self.engine = Some(engine),
             Err(error) => {
                 let how = format!("'{}' cannot be started ({error})", command.join(" "));
-                let _ = self.sender.send(Message::Engine(number, EngineNews::Died { how, last_words: Vec::new() }));
+                self.messages.push(Message::App(Event::Engine(EngineNews::Died { how, last_words: Vec::new() })));
             }
         }
     }
 
     /// Everything is saved and the terminal given back, whatever the end was.
     fn end(self, result: Result<()>) -> Result<ExitCode> {
-        let Self { mut app, screen, store, engine, code, .. } = self;
-        if result.is_err() {
-            // A terminal that is gone cannot be drawn to; what was typed and answered is saved all the same.
-            for effect in app.update(Event::Terminate, now()) {
+        let Self { mut app, screen, store, engine, messages, setup, code, away, .. } = self;
+        // If the loop did not end in order, what was typed and answered is saved all the same.
+        if result.is_err() || terminal::last_panic().is_some() {
+            let effects = catch_unwind(AssertUnwindSafe(|| app.update(Event::Terminate, now())));
+            for effect in effects.into_iter().flatten() {
                 if let Effect::Store(request) = effect {
                     store.send(request);
                 }
             }
         }
-        drop(screen);
-        store.finish();
-        drop(engine);
-        match result {
-            Err(error) if code.is_none() => Err(error),
-            _ => Ok(ExitCode::from(code.unwrap_or(1))),
+        // An engine that waits until somebody hears it must not be waited for.
+        messages.next_engine();
+        let engine = std::thread::spawn(move || drop(engine));
+        // The terminal of an editor is not ours to give back.
+        if away.is_none() {
+            drop(screen);
         }
-    }
-}
-
-fn signals(sender: &Sender<Message>) -> Result<()> {
-    let sender = sender.clone();
-    terminal::watch(move |signal| {
-        let message = match signal {
-            Signal::End(code) => Message::End(code),
-            Signal::Resize => {
-                let Ok((columns, rows)) = crossterm::terminal::size() else { return };
-                Message::App(Event::Resize(columns, rows))
-            }
-            Signal::Continue => Message::App(Event::Resumed),
-        };
-        let _ = sender.send(message);
-    })?;
-    Ok(())
-}
-
-fn translate(event: crossterm::event::Event) -> Event {
-    use crossterm::event::Event as Terminal;
-    match event {
-        Terminal::Key(key) => Event::Key(key),
-        Terminal::Mouse(mouse) => Event::Mouse(mouse),
-        Terminal::Paste(text) => Event::Paste(text),
-        Terminal::Resize(columns, rows) => Event::Resize(columns, rows),
-        Terminal::FocusGained | Terminal::FocusLost => Event::Timer,
+        store.finish();
+        let _ = engine.join();
+        if let Some(panic) = terminal::last_panic() {
+            let log = setup.paths.log();
+            return Err(anyhow!(
+                "llmchat has a fault: {panic}. Everything is saved; start it again with --continue, and report the end of {}",
+                log.display()
+            ));
+        }
+        result.map(|()| ExitCode::from(code.unwrap_or(0)))
     }
 }
 
 fn now() -> Now {
     let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis());
     Now { mono: Instant::now(), wall_ms: i64::try_from(wall).unwrap_or(i64::MAX) }
-}
-
-/// Writes a time stamp to the file that `LLMCHAT_TRACE` names: for measuring, see the README.
-fn trace(what: &str) {
-    use std::io::Write;
-    use std::sync::OnceLock;
-    static FILE: OnceLock<Option<std::fs::File>> = OnceLock::new();
-    let file = FILE.get_or_init(|| {
-        let path = PathBuf::from(std::env::var_os("LLMCHAT_TRACE")?);
-        std::fs::OpenOptions::new().create(true).append(true).open(path).ok()
-    });
-    if let Some(mut file) = file.as_ref() {
-        let at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_micros());
-        let _ = writeln!(file, "{at} {what}");
-    }
-}
-
-impl super::context::Finder {
-    fn find(&self, name: &str) -> Result<PathBuf, Problem> {
-        crate::model::find(name, &self.places, self.home.as_deref()).map_err(|e| Problem::new(e.what(), e.next()))
-    }
-
-    fn list(&self) -> Vec<crate::model::Found> {
-        crate::model::list(&self.places)
-    }
 }

@@ -97,3 +97,19 @@ impl Context {
         }
     }
 }
+
+impl Finder {
+    /// The model of that name or path.
+    ///
+    /// # Errors
+    /// If there is none, or several.
+    pub fn find(&self, name: &str) -> Result<PathBuf, Problem> {
+        model::find(name, &self.places, self.home.as_deref()).map_err(|e| Problem::new(e.what(), e.next()))
+    }
+
+    /// Name and file of every model that can be used.
+    pub fn list(&self) -> Vec<(String, PathBuf)> {
+        let usable = model::list(&self.places).into_iter().filter(|f| f.header.is_ok());
+        usable.map(|f| (f.name, f.path)).collect()
+    }
+}

@@ -7,8 +7,10 @@ mod chat;
 mod context;
 mod log;
 mod models;
+mod queue;
 mod running;
 mod template;
+mod trace;
 mod version;
 
 use std::io::{self, BufReader};

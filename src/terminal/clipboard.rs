@@ -4,38 +4,42 @@ use std::io::{self, Write};
 use std::process::{Command, Stdio};
 
 use crossterm::clipboard::CopyToClipboard;
-use crossterm::execute;
+use crossterm::queue;
 
 /// Terminals take no more than this through an escape sequence.
 const TERMINAL_LIMIT: usize = 70_000;
 
-/// Copies text and tells how, or why not.
-///
-/// # Errors
-/// If neither the system nor the terminal can take it.
-pub fn copy(text: &str) -> Result<&'static str, String> {
-    let set = |name: &str| std::env::var_os(name).is_some_and(|v| !v.is_empty());
-    let tools: [(bool, &str, &[&str]); 4] = [
-        (cfg!(target_os = "macos"), "pbcopy", &[]),
-        (set("WAYLAND_DISPLAY"), "wl-copy", &[]),
-        (set("DISPLAY"), "xclip", &["-selection", "clipboard"]),
-        (set("DISPLAY"), "xsel", &["--clipboard", "--input"]),
+/// What came of copying.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Clipboard {
+    /// How the text was copied, or why not.
+    pub told: Result<&'static str, String>,
+    /// What the terminal must be sent; empty for nothing.
+    pub bytes: Vec<u8>,
+}
+
+/// Copies text. May wait for the system's tool.
+pub fn copy(text: &str) -> Clipboard {
+    let is_set = |name: &str| std::env::var_os(name).is_some_and(|v| !v.is_empty());
+    // Over ssh the system's clipboard is that of the wrong machine.
+    let here = !is_set("SSH_TTY");
+    let tools: [(bool, &str, &[&str], &'static str); 4] = [
+        (cfg!(target_os = "macos"), "pbcopy", &[], "with pbcopy"),
+        (is_set("WAYLAND_DISPLAY"), "wl-copy", &[], "with wl-copy"),
+        (is_set("DISPLAY"), "xclip", &["-selection", "clipboard"], "with xclip"),
+        (is_set("DISPLAY"), "xsel", &["--clipboard", "--input"], "with xsel"),
     ];
-    let system = tools.iter().any(|(here, tool, arguments)| *here && run(tool, arguments, text).is_ok());
-    if text.len() > TERMINAL_LIMIT {
-        return if system {
-            Ok("to the clipboard")
-        } else {
-            Err("the text is too long for the terminal's clipboard".to_owned())
-        };
-    }
-    // The terminal's too: over ssh the system's clipboard is that of the wrong machine.
-    let sent = execute!(io::stdout(), CopyToClipboard::to_clipboard_from(text));
-    match (system, sent) {
-        (true, _) => Ok("to the clipboard"),
-        (false, Ok(())) => Ok("through the terminal (OSC 52), if it allows that"),
-        (false, Err(error)) => Err(error.to_string()),
-    }
+    let tool = tools.iter().find(|(usable, tool, arguments, _)| here && *usable && run(tool, arguments, text).is_ok());
+    let mut bytes = Vec::new();
+    let sent = text.len() <= TERMINAL_LIMIT && queue!(bytes, CopyToClipboard::to_clipboard_from(text)).is_ok();
+    let told = match (tool, sent) {
+        (Some((.., how)), _) => Ok(*how),
+        (None, true) => Ok("through the terminal (OSC 52), if it allows that"),
+        (None, false) => {
+            Err("the text is too long for the terminal, and wl-copy, xclip or xsel is not there".to_owned())
+        }
+    };
+    Clipboard { told, bytes }
 }
 
 fn run(tool: &str, arguments: &[&str], text: &str) -> io::Result<()> {
@@ -44,6 +48,5 @@ fn run(tool: &str, arguments: &[&str], text: &str) -> io::Result<()> {
     if let Some(mut stdin) = child.stdin.take() {
         stdin.write_all(text.as_bytes())?;
     }
-    let status = child.wait()?;
-    if status.success() { Ok(()) } else { Err(io::Error::other("the tool failed")) }
+    if child.wait()?.success() { Ok(()) } else { Err(io::Error::other("the tool failed")) }
 }

@@ -3,18 +3,21 @@
 use std::io;
 use std::time::Duration;
 
-use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH};
+use rustix::process::{Signal as Number, kill_current_process_group};
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH};
 use signal_hook::iterator::Signals;
 
-use super::screen::leave;
+use super::modes::leave;
 
 /// How long the program may take to end by itself before it is ended.
-const PATIENCE: Duration = Duration::from_millis(900);
+const PATIENCE: Duration = Duration::from_millis(700);
 
 /// What a signal means for the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// End, with this exit code.
+    /// A key of a terminal that is not in raw mode asks to end, or somebody's `kill`; with the exit code.
+    Interrupt(u8),
+    /// Somebody asks to end, or the terminal is gone; with the exit code.
     End(u8),
     /// The window has another size.
     Resize,
@@ -22,20 +25,21 @@ pub enum Signal {
     Continue,
 }
 
-/// Tells `sink` of signals from now on. If the program has not ended some time after it was told to – a
-/// terminal that hangs can hold it in a write – it is ended here.
+/// Tells `sink` of signals from now on. If the program is still there some time after [`Signal::End`], it is
+/// ended here.
 ///
 /// # Errors
 /// If the signals cannot be taken.
 pub fn watch(sink: impl Fn(Signal) + Send + 'static) -> io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGWINCH, SIGCONT])?;
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
-        for signal in signals.forever() {
-            match signal {
+        for number in signals.forever() {
+            let code = u8::try_from(128 + number).unwrap_or(1);
+            match number {
                 SIGWINCH => sink(Signal::Resize),
                 SIGCONT => sink(Signal::Continue),
-                signal => {
-                    let code = u8::try_from(128 + signal).unwrap_or(1);
+                SIGINT | SIGQUIT => sink(Signal::Interrupt(code)),
+                _ => {
                     sink(Signal::End(code));
                     std::thread::spawn(move || {
                         std::thread::sleep(PATIENCE);
@@ -49,7 +53,9 @@ pub fn watch(sink: impl Fn(Signal) + Send + 'static) -> io::Result<()> {
     Ok(())
 }
 
-/// Stops the process as Ctrl-Z does in a shell; returns when it goes on.
-pub fn suspend() {
-    let _ = signal_hook::low_level::emulate_default_handler(SIGTSTP);
+/// Stops the process and all that were started with it, as Ctrl-Z does: a shell waits for the whole group. It
+/// goes on, with [`Signal::Continue`], when the shell says so; where nobody could say so the system does not
+/// stop it.
+pub fn stop_group() {
+    let _ = kill_current_process_group(Number::TSTP);
 }
