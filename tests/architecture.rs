@@ -1,4 +1,5 @@
 //! Holds what `src/lib.rs` says: who may use whom, where llama.cpp and `unsafe` stand, how long files are.
+#![allow(clippy::unwrap_used)] // In a test it is an assertion.
 
 use std::path::{Path, PathBuf};
 

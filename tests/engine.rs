@@ -1,4 +1,5 @@
 //! The engine on the real models, in its own process as the chat runs it.
+#![allow(clippy::unwrap_used)] // In a test it is an assertion.
 
 mod common;
 

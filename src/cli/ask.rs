@@ -99,7 +99,7 @@ pub fn run(context: &Context, options: &Options) -> Result<ExitCode, Stop> {
             }
             return Err(match failure {
                 Failure::Interrupted => Stop::Interrupted,
-                problem => problem.into(),
+                problem @ Failure::Problem(_) => problem.into(),
             });
         }
     };

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::context::Context;
-use crate::model::{self, human};
+use crate::model::{self, Gguf, ModelError, human};
 use crate::text::sanitise_line;
 
 /// Prints every model that is found, also those that cannot be used and why.
@@ -19,9 +19,9 @@ pub fn run(context: &Context, as_json: bool) {
                     "name": f.name,
                     "path": f.path,
                     "bytes": f.bytes,
-                    "architecture": header.map(|h| h.architecture()),
-                    "n_ctx_train": header.and_then(|h| h.n_ctx_train()),
-                    "error": f.header.as_ref().err().map(|e| e.what()),
+                    "architecture": header.map(Gguf::architecture),
+                    "n_ctx_train": header.and_then(Gguf::n_ctx_train),
+                    "error": f.header.as_ref().err().map(ModelError::what),
                 })
             })
             .collect();

@@ -12,7 +12,7 @@ use llmchat::engine::protocol::{ContextParams, EngineEvent, EngineNews, ModelInf
 use llmchat::paths::Paths;
 
 /// Longest time that anything here may take on a slow machine.
-pub const DEADLINE: Duration = Duration::from_secs(120);
+pub const DEADLINE: Duration = Duration::from_mins(2);
 
 /// The default model.
 pub fn smollm() -> PathBuf {

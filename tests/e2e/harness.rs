@@ -95,7 +95,7 @@ impl Home {
         let writer = pair.master.take_writer().unwrap();
         let (sender, bytes) = channel();
         std::thread::spawn(move || {
-            let mut buffer = [0; 1 << 16];
+            let mut buffer = vec![0; 1 << 16];
             while let Ok(n) = reader.read(&mut buffer) {
                 if n == 0 || sender.send(buffer[..n].to_vec()).is_err() {
                     break;

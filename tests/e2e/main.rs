@@ -1,5 +1,5 @@
 //! The whole program as a person uses it, in a pseudo-terminal, with the real model.
-
+#![allow(clippy::unwrap_used)] // In a test it is an assertion.
 #![cfg(unix)]
 
 mod chatting;
