@@ -175,7 +175,7 @@ fn a_full_context_is_a_sentence_before_and_an_end_during() {
 
 #[test]
 fn a_sliding_window_is_never_trusted_beyond_its_cells() {
-    let question = "The history of the river. ".repeat(120);
+    let question = "The history of the river. ".repeat(360);
     let edited = format!("{} But then", &question[..600]);
     for swa_full in [false, true] {
         let mut engine = Engine::load(gemma(), ContextParams { swa_full, n_ctx: Some(4096), ..params() });

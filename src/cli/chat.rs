@@ -32,8 +32,8 @@ const FRAME: Duration = Duration::from_micros(16_600);
 const STREAM_FRAME: Duration = Duration::from_millis(33);
 /// A stop that the system did not carry out is over by then.
 const STOPPED: Duration = Duration::from_millis(300);
-/// The exit code of a chat that was ended from outside.
-const INTERRUPTED: u8 = 130;
+/// The exit code where the terminal went away: that of a hang-up.
+const GONE: u8 = 129;
 
 /// What the chat is started with, beside the settings.
 #[derive(Debug, Default)]
@@ -168,7 +168,7 @@ impl Loop {
 
     fn hear(&mut self, message: Message) -> Result<()> {
         match message {
-            Message::App(Event::Terminate) | Message::Signal(Signal::End) | Message::Shown(Err(_)) => self.terminate(),
+            Message::App(Event::Terminate) | Message::Shown(Err(_)) => self.terminate(GONE),
             Message::App(event) => {
                 let pace = if matches!(event, Event::Store(_)) { STREAM_FRAME } else { FRAME };
                 if let Event::Resize(columns, rows) = event {
@@ -177,8 +177,8 @@ impl Loop {
                 self.update(event, pace)
             }
             // A key that ends programs was meant for the editor, and when it is continued it draws itself.
-            Message::Signal(Signal::Interrupt | Signal::Continue) if self.away == Some(Away::Editor) => Ok(()),
-            Message::Signal(Signal::Interrupt) => self.terminate(),
+            Message::Signal(Signal::Interrupt(_) | Signal::Continue) if self.away == Some(Away::Editor) => Ok(()),
+            Message::Signal(Signal::Interrupt(code) | Signal::End(code)) => self.terminate(code),
             Message::Signal(Signal::Resize) => {
                 let (columns, rows) = terminal::size();
                 if self.screen.size() == (columns, rows) {
@@ -220,8 +220,8 @@ impl Loop {
         self.carry_out(effects)
     }
 
-    fn terminate(&mut self) -> Result<()> {
-        self.code = Some(INTERRUPTED);
+    fn terminate(&mut self, code: u8) -> Result<()> {
+        self.code = Some(code);
         self.update(Event::Terminate, FRAME)
     }
 
@@ -291,8 +291,10 @@ impl Loop {
     /// The terminal is ours again; a shell or an editor may have changed all of it.
     fn come_back(&mut self, event: Event) -> Result<()> {
         self.away = None;
+        // Where it was not given away, as after a `kill -STOP`, what is set twice would not be left twice.
+        terminal::leave();
         if self.screen.take_back().is_err() {
-            return self.terminate();
+            return self.terminate(GONE);
         }
         if self.input.is_none() {
             self.listen()?;

@@ -1,5 +1,5 @@
-//! The thread that reads keys. It waits for the terminal itself and asks crossterm only when there is
-//! something to read: after a hang-up crossterm's own waiting never ends and burns a core.
+//! The thread that reads keys. It waits for the terminal itself, so that it can be stopped and sees a hang-up,
+//! and asks crossterm only when there is something to read.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -13,8 +13,10 @@ use crate::app::Event;
 
 /// From so many keys at once on they are no typing.
 const BURST: usize = 32;
-/// So long a burst may pause; its parts arrive as the system hands them out.
-const BURST_GAP: Duration = Duration::from_millis(5);
+/// How long further keys of the same moment are waited for. With no time at all crossterm does not even look.
+const MOMENT: Duration = Duration::from_micros(500);
+/// The same within a burst; its parts arrive as the system hands them out.
+const BURST_MOMENT: Duration = Duration::from_millis(5);
 /// Most events that are gathered before they are handed on.
 const GATHERED: usize = 1 << 16;
 /// How long an input thread that is told to stop may take, where a sequence of keys has arrived in part.
@@ -75,7 +77,7 @@ fn read(stopped: &OwnedFd, sink: &impl Fn(Event)) -> io::Result<()> {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
         let mut gathered = Vec::new();
-        while crossterm::event::poll(if gathered.len() < BURST { Duration::ZERO } else { BURST_GAP })? {
+        while there_is_more(if gathered.len() < BURST { MOMENT } else { BURST_MOMENT })? {
             gathered.push(crossterm::event::read()?);
             if gathered.len() == GATHERED {
                 break;
@@ -84,6 +86,12 @@ fn read(stopped: &OwnedFd, sink: &impl Fn(Event)) -> io::Result<()> {
         brackets |= gathered.iter().any(|e| matches!(e, Read::Paste(_)));
         events(gathered, brackets).into_iter().for_each(sink);
     }
+}
+
+/// Whether crossterm has another event. It may hold some that the system does not know of any more, and looks
+/// for them only while there is time left: a thread that is interrupted asks again.
+fn there_is_more(moment: Duration) -> io::Result<bool> {
+    Ok(crossterm::event::poll(moment)? || crossterm::event::poll(moment)?)
 }
 
 /// Events as the app knows them. Where the terminal does not bracket what is pasted, many keys at once with a

@@ -15,10 +15,10 @@ const PATIENCE: Duration = Duration::from_millis(700);
 /// What a signal means for the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// A key of a terminal that is not in raw mode asks to end, or somebody's `kill -INT`.
-    Interrupt,
-    /// Somebody asks to end, or the terminal is gone.
-    End,
+    /// A key of a terminal that is not in raw mode asks to end, or somebody's `kill`; with the exit code.
+    Interrupt(u8),
+    /// Somebody asks to end, or the terminal is gone; with the exit code.
+    End(u8),
     /// The window has another size.
     Resize,
     /// It goes on after it was stopped.
@@ -34,16 +34,17 @@ pub fn watch(sink: impl Fn(Signal) + Send + 'static) -> io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGWINCH, SIGCONT])?;
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         for number in signals.forever() {
+            let code = u8::try_from(128 + number).unwrap_or(1);
             match number {
                 SIGWINCH => sink(Signal::Resize),
                 SIGCONT => sink(Signal::Continue),
-                SIGINT | SIGQUIT => sink(Signal::Interrupt),
+                SIGINT | SIGQUIT => sink(Signal::Interrupt(code)),
                 _ => {
-                    sink(Signal::End);
-                    std::thread::spawn(|| {
+                    sink(Signal::End(code));
+                    std::thread::spawn(move || {
                         std::thread::sleep(PATIENCE);
                         leave();
-                        std::process::exit(130);
+                        std::process::exit(i32::from(code));
                     });
                 }
             }

@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use llmchat::chat::{Finish, Mode, Role, Sampling, Seed, Timings, Usage};
@@ -64,22 +65,27 @@ pub struct Answer {
     pub seed: u32,
 }
 
+/// One engine at a time: several on two cores only make each other slow.
+static TURN: Mutex<()> = Mutex::new(());
+
 /// A real engine in its own process.
 pub struct Engine {
     pub client: Client,
     news: Receiver<EngineNews>,
     jobs: u64,
     pub info: Option<ModelInfo>,
+    _turn: MutexGuard<'static, ()>,
 }
 
 impl Engine {
     pub fn spawn() -> Self {
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let (sender, news) = channel();
         let command = [env!("CARGO_BIN_EXE_llmchat").to_owned(), "engine".to_owned()];
         let client = Client::spawn(&command, move |n| {
             let _ = sender.send(n);
         });
-        Self { client: client.unwrap(), news, jobs: 0, info: None }
+        Self { client: client.unwrap(), news, jobs: 0, info: None, _turn: turn }
     }
 
     pub fn load(path: PathBuf, params: ContextParams) -> Self {

@@ -1,11 +1,11 @@
 //! A chat, from the first key to finding it again.
 
-use crate::harness::Home;
+use crate::harness::{Home, SIZE};
 
 #[test]
 fn three_turns_sliders_stop_again_rename_quit_and_resume() {
     let home = Home::new();
-    let mut chat = home.chat_with(&["--temp", "0", "-n", "40"], &[], (130, 40));
+    let mut chat = home.chat_with(&["--temp", "0", "-n", "40"], &[], SIZE);
     // Typing works before the model is there, and is answered when it is.
     chat.send("Write one sentence about a fox.");
     chat.wait_for("you");
@@ -17,7 +17,7 @@ fn three_turns_sliders_stop_again_rename_quit_and_resume() {
     // Sliders in the middle of a long answer: it obeys from the next token on.
     chat.type_text("/set max_tokens 5000\r");
     chat.wait_for("max_tokens is 5000");
-    chat.send("Tell me a very long story.");
+    chat.send("Write a very long story about a fox and a river.");
     chat.wait_for("writes …");
     chat.type_text("\x1bOQ");
     chat.wait_for("less");
@@ -46,7 +46,7 @@ fn three_turns_sliders_stop_again_rename_quit_and_resume() {
 
     let mut chat = home.chat(&["--continue"]);
     chat.wait_for("Fox and river");
-    chat.wait_for("Tell me a very long story.");
+    chat.wait_for("Write a very long story about a fox and a river.");
     chat.wait_for("2/2");
     chat.quit();
     // The settings belong to the conversation and came back with it; a new one has the defaults.
@@ -56,7 +56,7 @@ fn three_turns_sliders_stop_again_rename_quit_and_resume() {
 #[test]
 fn a_second_turn_reads_only_what_is_new() {
     let home = Home::new();
-    let mut chat = home.chat_with(&["--temp", "0", "-n", "30"], &[], (130, 40));
+    let mut chat = home.chat_with(&["--temp", "0", "-n", "30"], &[], SIZE);
     chat.send("Write one sentence about a fox.");
     chat.wait_for("reused 0");
     chat.wait_idle();
@@ -81,16 +81,16 @@ fn a_second_turn_reads_only_what_is_new() {
 fn the_view_stays_where_it_was_scrolled_to() {
     let home = Home::new();
     let mut chat = home.chat(&["-n", "400", "--set", "ui.panel=off"]);
-    chat.send("Count from one to one hundred in words, one number a line.");
+    chat.send("Write a very long story about a fox and a river.");
     chat.wait_for("writes …");
     chat.wait_until("a full screen", |s| {
         !s.contains("you\n") && s.lines().filter(|l| !l.trim().is_empty()).count() > 20
     });
     chat.type_text("\x1b[5~\x1b[5~");
     chat.wait_for("more lines");
-    chat.wait_for("Count from one to one hundred");
+    chat.wait_for("about a fox and a river");
     chat.wait_gone("writes …");
-    assert!(chat.screen().contains("Count from one to one hundred"));
+    assert!(chat.screen().contains("about a fox and a river"));
     chat.type_text("\x1b[1;5F");
     chat.wait_gone("more lines");
     chat.quit();

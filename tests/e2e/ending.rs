@@ -2,7 +2,7 @@
 
 use rustix::process::Signal;
 
-use crate::harness::Home;
+use crate::harness::{Home, SIZE};
 
 #[test]
 fn leaving_by_key_restores_the_terminal() {
@@ -85,19 +85,6 @@ fn any_size_at_any_time() {
 }
 
 #[test]
-fn suspend_gives_the_terminal_back_and_takes_it_again() {
-    let home = Home::new();
-    let mut chat = home.chat(&[]);
-    chat.wait_for("Enter send");
-    chat.type_text("\x1a");
-    chat.wait_wire("\x1b[?1049l");
-    chat.signal(Signal::CONT);
-    chat.type_text("still here");
-    chat.wait_for("still here");
-    chat.quit();
-}
-
-#[test]
 fn the_editor_gets_the_text_and_no_key_is_stolen() {
     let home = Home::new();
     let editor = home.path().join("editor.sh");
@@ -107,7 +94,7 @@ fn the_editor_gets_the_text_and_no_key_is_stolen() {
     )
     .unwrap();
     let command = format!("sh {}", editor.display());
-    let mut chat = home.chat_with(&[], &[("VISUAL", &command)], (100, 30));
+    let mut chat = home.chat_with(&[], &[("VISUAL", &command)], SIZE);
     chat.wait_for("Enter send");
     chat.type_text("mine");
     chat.wait_for("> mine");

@@ -2,7 +2,7 @@
 
 use rustix::process::Signal;
 
-use crate::harness::Home;
+use crate::harness::{Home, SIZE};
 
 const HELLO: &str = r#"echo '{"event":"hello","version":"0"}'
 read load
@@ -29,7 +29,7 @@ fn an_engine_killed_in_load_prefill_or_decode_comes_back_with_one_key() {
     // In the answer: its beginning stays.
     chat.send("Tell me a story");
     chat.wait_for("writes …");
-    chat.kill_engine(Signal::ABRT);
+    chat.kill_engine(Signal::ABORT);
     chat.wait_for("signal 6");
     chat.wait_for("(broken off)");
     chat.type_text("\x1b[15~");
@@ -37,7 +37,7 @@ fn an_engine_killed_in_load_prefill_or_decode_comes_back_with_one_key() {
     // In prefill: the question stays and can be asked again.
     let long = "All work and no play. ".repeat(700);
     chat.type_text(&format!("\x1b[200~{long}\x1b[201~\r"));
-    chat.wait_for("prefill ·");
+    chat.wait_for("reads …");
     chat.kill_engine(Signal::SEGV);
     chat.wait_for("signal 11");
     chat.type_text("\x1b[15~");
@@ -136,7 +136,7 @@ fn a_missing_or_broken_model_leaves_a_chat_that_can_be_used() {
 #[test]
 fn an_engine_that_cannot_be_started_is_told() {
     let home = Home::new();
-    let mut chat = home.chat_with(&[], &[("LLMCHAT_ENGINE_COMMAND", "/no/such/engine")], (100, 30));
+    let mut chat = home.chat_with(&[], &[("LLMCHAT_ENGINE_COMMAND", "/no/such/engine")], SIZE);
     chat.wait_for("cannot be started");
     chat.quit();
 }

@@ -1,15 +1,19 @@
 //! The real program in a real pseudo-terminal, its screen read by a terminal emulator.
 
 use std::io::{Read, Write};
+use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
 
 /// Longest time that a condition may take on a slow machine.
-const DEADLINE: Duration = Duration::from_secs(90);
+const DEADLINE: Duration = Duration::from_secs(20);
+
+/// Wide enough for list, messages and panel.
+pub const SIZE: (u16, u16) = (130, 40);
 
 /// One chat at a time: several models at once on two cores only make each other slow.
 static TURN: Mutex<()> = Mutex::new(());
@@ -61,7 +65,7 @@ impl Home {
     }
 
     pub fn chat(&self, arguments: &[&str]) -> Chat {
-        self.chat_with(arguments, &[], (100, 30))
+        self.chat_with(arguments, &[], SIZE)
     }
 
     /// Starts the chat with an engine that follows a script.
@@ -69,27 +73,43 @@ impl Home {
         let path = self.path().join("engine.sh");
         std::fs::write(&path, script).unwrap();
         let command = format!("sh {}", path.display());
-        self.chat_with(&[], &[("LLMCHAT_ENGINE_COMMAND", &command)], (100, 30))
+        self.chat_with(&[], &[("LLMCHAT_ENGINE_COMMAND", &command)], SIZE)
     }
 
     pub fn chat_with(&self, arguments: &[&str], env: &[(&str, &str)], size: (u16, u16)) -> Chat {
+        let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_llmchat"));
+        command.args(arguments);
+        for (name, value) in env {
+            command.env(name, value);
+        }
+        let mut chat = self.spawn(command, size);
+        // Before the program has the terminal, the terminal itself would echo what is typed.
+        chat.wait_wire("\x1b[?1049h");
+        chat
+    }
+
+    /// An interactive shell, which can stop what it starts.
+    pub fn shell(&self) -> Chat {
+        let mut command = CommandBuilder::new("sh");
+        command.arg("-i");
+        command.env("PS1", "prompt> ");
+        self.spawn(command, SIZE)
+    }
+
+    fn spawn(&self, mut command: CommandBuilder, size: (u16, u16)) -> Chat {
         let pair = native_pty_system()
             .openpty(PtySize { rows: size.1, cols: size.0, pixel_width: 0, pixel_height: 0 })
             .unwrap();
-        let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_llmchat"));
-        command.args(arguments);
         command.env("TERM", "xterm-256color");
         for (name, value) in self.env() {
-            command.env(name, value);
-        }
-        for (name, value) in env {
             command.env(name, value);
         }
         let child = pair.slave.spawn_command(command).unwrap();
         drop(pair.slave);
         let mut reader = pair.master.try_clone_reader().unwrap();
         let writer = pair.master.take_writer().unwrap();
-        let (sender, bytes) = channel();
+        // Handed over and not stored: a test that takes nothing is a terminal that takes nothing.
+        let (sender, bytes) = sync_channel(0);
         std::thread::spawn(move || {
             let mut buffer = [0; 1 << 16];
             while let Ok(n) = reader.read(&mut buffer) {
@@ -98,9 +118,13 @@ impl Home {
                 }
             }
         });
-        let parser = vt100::Parser::new(size.1, size.0, 0);
-        Chat { master: Some(pair.master), child, writer: Some(writer), bytes, parser, wire: Vec::new() }
+        let parser = vt100::Parser::new(cells(size.1), cells(size.0), 0);
+        Chat { master: Some(pair.master), child, writer: Some(writer), bytes, parser, hung_up: None, wire: Vec::new() }
     }
+}
+
+fn cells(n: u16) -> NonZeroU16 {
+    NonZeroU16::new(n).unwrap_or(NonZeroU16::MIN)
 }
 
 /// A running chat.
@@ -110,6 +134,7 @@ pub struct Chat {
     writer: Option<Box<dyn Write + Send>>,
     bytes: Receiver<Vec<u8>>,
     parser: vt100::Parser,
+    hung_up: Option<Sender<Vec<u8>>>,
     /// Everything that the program wrote to the terminal.
     pub wire: Vec<u8>,
 }
@@ -183,7 +208,7 @@ impl Chat {
     }
 
     pub fn resize(&mut self, columns: u16, rows: u16) {
-        self.parser.screen_mut().set_size(rows.max(1), columns.max(1));
+        self.parser.screen_mut().set_size(cells(rows), cells(columns));
         let size = PtySize { rows, cols: columns, pixel_width: 0, pixel_height: 0 };
         self.master.as_ref().unwrap().resize(size).unwrap();
     }
@@ -222,10 +247,28 @@ impl Chat {
         rustix::process::kill_process(engine, signal).unwrap();
     }
 
+    /// Waits for something outside of the terminal, which meanwhile takes nothing that is written to it.
+    pub fn wait_deaf(&mut self, what: &str, mut condition: impl FnMut(&mut Self) -> bool) {
+        let until = Instant::now() + DEADLINE;
+        while !condition(self) {
+            assert!(Instant::now() < until, "waited for {what}; the screen was\n{}", self.screen());
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// The exit code, if the program has ended.
+    pub fn exit_code(&mut self) -> Option<u32> {
+        self.child.try_wait().unwrap().map(|status| status.exit_code())
+    }
+
     /// The terminal is taken away, as when its window is closed.
     pub fn hang_up(&mut self) {
         self.writer = None;
         self.master = None;
+        // The reading thread ends with the next bytes that nobody takes, and its end is the last one.
+        let (sender, bytes) = channel();
+        self.bytes = bytes;
+        self.hung_up = Some(sender);
     }
 
     /// Waits for the end of the program and gives its exit code.
