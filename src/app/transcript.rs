@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::chat::mark;
 use crate::chat::{Conversation, Message, MessageId, Role};
 use crate::text::Wrapped;
 
@@ -47,8 +48,8 @@ pub enum Row<'a> {
     Head(MessageId),
     /// A line of its text.
     Text(MessageId, &'a str),
-    /// The line between two messages.
-    Blank,
+    /// The line after it: how it ended, where that is to be said.
+    Foot(MessageId),
 }
 
 impl Transcript {
@@ -65,7 +66,9 @@ impl Transcript {
             self.path.push((message.id, line));
             line += AROUND + self.block(message, text_columns);
         }
-        self.lines = line.saturating_sub(1);
+        // The last line is only there where it says something.
+        let marked = conversation.path().last().is_some_and(|m| mark(m).is_some());
+        self.lines = if marked { line } else { line.saturating_sub(1) };
         if let Scroll::At(id, _) = self.scroll
             && self.start(id).is_none()
         {
@@ -177,7 +180,7 @@ impl Transcript {
             Some(match line - start {
                 0 => Row::Head(id),
                 n if n <= block.wrapped.height() => Row::Text(id, block.wrapped.line(n - 1)),
-                _ => Row::Blank,
+                _ => Row::Foot(id),
             })
         })
     }

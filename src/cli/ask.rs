@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Read, Write};
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use serde_json::json;
+use serde::Serialize;
 
 use super::Stop;
 use super::context::Context;
@@ -12,6 +12,7 @@ use super::running::{Done, Failure, Running};
 use crate::chat::{
     Conversation, ConversationId, Entry, Finish, Made, Message, MessageState, Role, StoreEvent, StoreRequest,
 };
+use crate::chat::{Sampling, Timings, Usage};
 use crate::engine::protocol::{Prompt, Turn};
 use crate::store::Worker;
 use crate::text::Sanitiser;
@@ -142,24 +143,29 @@ impl Output {
     }
 }
 
-fn object(text: &str, done: &Done, running: &Running) -> serde_json::Value {
-    let t = &done.timings;
-    json!({
-        "text": text,
-        "finish_reason": done.finish,
-        "model": running.info.name,
-        "seed": done.seed,
-        "sampling": done.sampling,
-        "usage": done.usage,
-        "timings": {
-            "load_ms": running.info.load_ms,
-            "prefill_ms": t.prefill_ms,
-            "ttft_ms": t.ttft_ms,
-            "decode_ms": t.decode_ms,
-            "tpot_ms": t.tpot_ms,
-            "tokens_per_second": t.tokens_per_second,
-        },
-    })
+/// What `--json` prints. A struct and no `json!`: that would print a temperature of 0.8 as 0.800000011920929.
+#[derive(Serialize)]
+struct Object<'a> {
+    text: &'a str,
+    finish_reason: Finish,
+    model: &'a str,
+    seed: u32,
+    sampling: &'a Sampling,
+    usage: Usage,
+    timings: Timings,
+}
+
+fn object(text: &str, done: &Done, running: &Running) -> String {
+    let object = Object {
+        text,
+        finish_reason: done.finish,
+        model: &running.info.name,
+        seed: done.seed,
+        sampling: &done.sampling,
+        usage: done.usage,
+        timings: Timings { load_ms: running.info.load_ms, ..done.timings },
+    };
+    serde_json::to_string(&object).unwrap_or_default()
 }
 
 fn figures(done: &Done) {

@@ -47,7 +47,7 @@ pub fn draw(app: &App, theme: &Theme, area: Rect, frame: &mut Frame) {
         .map(|row| match row {
             Row::Head(id) => head(app, theme, id, selected == Some(id)),
             Row::Text(id, text) => text_line(theme, text, selected == Some(id)),
-            Row::Blank => Line::default(),
+            Row::Foot(id) => foot(app, theme, id),
         })
         .collect();
     frame.render_widget(Paragraph::new(lines), area);
@@ -76,10 +76,14 @@ fn head(app: &App, theme: &Theme, id: MessageId, chosen: bool) -> Line<'static> 
     }
     if app.is_running(id) {
         spans.push(Span::styled(running(app), theme.faint));
-    } else if let Some(mark) = mark(message) {
-        spans.push(Span::styled(format!("  ({mark})"), theme.faint));
     }
     Line::from(spans)
+}
+
+/// What stands after a message that did not end by itself: there, where its reader arrives.
+fn foot(app: &App, theme: &Theme, id: MessageId) -> Line<'static> {
+    let mark = app.chat.conversation.message(id).and_then(mark).filter(|_| !app.is_running(id));
+    mark.map_or_else(Line::default, |mark| Line::styled(format!("  ({mark})"), theme.faint))
 }
 
 fn running(app: &App) -> String {

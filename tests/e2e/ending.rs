@@ -85,6 +85,20 @@ fn any_size_at_any_time() {
 }
 
 #[test]
+fn suspend_gives_the_terminal_back_and_takes_it_again() {
+    let home = Home::new();
+    let mut chat = home.chat(&[]);
+    chat.wait_for("Enter send");
+    chat.type_text("\x1a");
+    chat.wait_wire("\x1b[?1049l", 1);
+    chat.signal(Signal::CONT);
+    chat.wait_wire("\x1b[?1049h", 2);
+    chat.type_text("still here");
+    chat.wait_for("still here");
+    chat.quit();
+}
+
+#[test]
 fn the_editor_gets_the_text_and_no_key_is_stolen() {
     let home = Home::new();
     let editor = home.path().join("editor.sh");

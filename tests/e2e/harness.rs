@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
 
 /// Longest time that a condition may take on a slow machine.
-const DEADLINE: Duration = Duration::from_secs(20);
+const DEADLINE: Duration = Duration::from_secs(45);
 
 /// Wide enough for list, messages and panel.
 pub const SIZE: (u16, u16) = (130, 40);
@@ -77,50 +77,54 @@ impl Home {
     }
 
     pub fn chat_with(&self, arguments: &[&str], env: &[(&str, &str)], size: (u16, u16)) -> Chat {
-        let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_llmchat"));
+        let mut command = self.command(env!("CARGO_BIN_EXE_llmchat"));
         command.args(arguments);
         for (name, value) in env {
             command.env(name, value);
         }
-        let mut chat = self.spawn(command, size);
+        let mut chat = spawn(command, size);
         // Before the program has the terminal, the terminal itself would echo what is typed.
-        chat.wait_wire("\x1b[?1049h");
+        chat.wait_wire("\x1b[?1049h", 1);
         chat
     }
 
     /// An interactive shell, which can stop what it starts.
     pub fn shell(&self) -> Chat {
-        let mut command = CommandBuilder::new("sh");
+        let mut command = self.command("sh");
         command.arg("-i");
         command.env("PS1", "prompt> ");
-        self.spawn(command, SIZE)
+        spawn(command, SIZE)
     }
 
-    fn spawn(&self, mut command: CommandBuilder, size: (u16, u16)) -> Chat {
-        let pair = native_pty_system()
-            .openpty(PtySize { rows: size.1, cols: size.0, pixel_width: 0, pixel_height: 0 })
-            .unwrap();
+    fn command(&self, program: &str) -> CommandBuilder {
+        let mut command = CommandBuilder::new(program);
         command.env("TERM", "xterm-256color");
         for (name, value) in self.env() {
             command.env(name, value);
         }
-        let child = pair.slave.spawn_command(command).unwrap();
-        drop(pair.slave);
-        let mut reader = pair.master.try_clone_reader().unwrap();
-        let writer = pair.master.take_writer().unwrap();
-        // Handed over and not stored: a test that takes nothing is a terminal that takes nothing.
-        let (sender, bytes) = sync_channel(0);
-        std::thread::spawn(move || {
-            let mut buffer = [0; 1 << 16];
-            while let Ok(n) = reader.read(&mut buffer) {
-                if n == 0 || sender.send(buffer[..n].to_vec()).is_err() {
-                    break;
-                }
-            }
-        });
-        let parser = vt100::Parser::new(cells(size.1), cells(size.0), 0);
-        Chat { master: Some(pair.master), child, writer: Some(writer), bytes, parser, hung_up: None, wire: Vec::new() }
+        command
     }
+}
+
+fn spawn(command: CommandBuilder, size: (u16, u16)) -> Chat {
+    let pair =
+        native_pty_system().openpty(PtySize { rows: size.1, cols: size.0, pixel_width: 0, pixel_height: 0 }).unwrap();
+    let child = pair.slave.spawn_command(command).unwrap();
+    drop(pair.slave);
+    let mut reader = pair.master.try_clone_reader().unwrap();
+    let writer = pair.master.take_writer().unwrap();
+    // Handed over and not stored: a test that takes nothing is a terminal that takes nothing.
+    let (sender, bytes) = sync_channel(0);
+    std::thread::spawn(move || {
+        let mut buffer = [0; 1 << 16];
+        while let Ok(n) = reader.read(&mut buffer) {
+            if n == 0 || sender.send(buffer[..n].to_vec()).is_err() {
+                break;
+            }
+        }
+    });
+    let parser = vt100::Parser::new(cells(size.1), cells(size.0), 0);
+    Chat { master: Some(pair.master), child, writer: Some(writer), bytes, parser, hung_up: None, wire: Vec::new() }
 }
 
 fn cells(n: u16) -> NonZeroU16 {
@@ -168,10 +172,10 @@ impl Chat {
         }
     }
 
-    /// Waits until the program has written this, whatever it means to the terminal.
-    pub fn wait_wire(&mut self, bytes: &str) {
+    /// Waits until the program has written this so many times, whatever it means to the terminal.
+    pub fn wait_wire(&mut self, bytes: &str, times: usize) {
         let until = Instant::now() + DEADLINE;
-        while !String::from_utf8_lossy(&self.wire).contains(bytes) {
+        while String::from_utf8_lossy(&self.wire).matches(bytes).count() < times {
             assert!(Instant::now() < until, "{bytes:?} was not written; the screen is\n{}", self.screen());
             self.take(Duration::from_millis(50));
         }

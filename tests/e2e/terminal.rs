@@ -65,7 +65,7 @@ fn drawing_anew_asks_the_terminal_nothing() {
     let mut chat = home.chat(&[]);
     chat.wait_for("Enter send");
     chat.type_text("kept\x0c");
-    chat.wait_wire("\x1b[2J");
+    chat.wait_wire("\x1b[2J", 1);
     chat.type_text(" and more");
     chat.wait_for("> kept and more");
     chat.quit();
@@ -105,7 +105,7 @@ fn a_stop_that_nobody_carries_out_is_over_at_once() {
     chat.wait_for("Enter send");
     // There is no shell here that could bring the chat back, so the system does not stop it.
     chat.type_text("\x1a");
-    chat.wait_wire("\x1b[?1049l");
+    chat.wait_wire("\x1b[?1049l", 1);
     chat.wait_until("the chat again", |screen| screen.contains("Enter send"));
     chat.type_text("still here");
     chat.wait_for("> still here");
@@ -119,7 +119,7 @@ fn a_stop_from_outside_is_survived() {
     chat.wait_for("Enter send");
     chat.signal(Signal::STOP);
     chat.signal(Signal::CONT);
-    chat.wait_wire("\x1b[2J");
+    chat.wait_wire("\x1b[2J", 1);
     chat.type_text("still here");
     chat.wait_for("> still here");
     chat.quit();
