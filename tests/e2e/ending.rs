@@ -20,7 +20,7 @@ fn leaving_by_key_restores_the_terminal() {
 fn signals_save_restore_and_end() {
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::QUIT, 131)] {
         let home = Home::new();
-        let mut chat = home.chat(&["-n", "5000"]);
+        let mut chat = home.chat(&["--temp", "0", "-n", "5000"]);
         chat.send("Tell me a long story");
         chat.wait_for("writes …");
         chat.signal(signal);
@@ -35,7 +35,7 @@ fn signals_save_restore_and_end() {
 #[test]
 fn a_hang_up_saves_and_ends() {
     let home = Home::new();
-    let mut chat = home.chat(&["-n", "5000"]);
+    let mut chat = home.chat(&["--temp", "0", "-n", "5000"]);
     chat.send("Tell me a long story");
     chat.wait_for("writes …");
     let engine = chat.engine().unwrap();
@@ -48,7 +48,7 @@ fn a_hang_up_saves_and_ends() {
 #[test]
 fn kill_nine_loses_at_most_the_end_of_the_answer() {
     let home = Home::new();
-    let mut chat = home.chat(&["-n", "5000"]);
+    let mut chat = home.chat(&["--temp", "0", "-n", "5000"]);
     chat.send("Tell me a long story");
     chat.wait_for("writes …");
     chat.wait_until("a checkpoint", |_| home.journal().contains("\"type\":\"append\""));
@@ -66,20 +66,20 @@ fn kill_nine_loses_at_most_the_end_of_the_answer() {
 #[test]
 fn any_size_at_any_time() {
     let home = Home::new();
-    let mut chat = home.chat(&["-n", "300"]);
-    chat.send("Tell me a story");
+    let mut chat = home.chat(&["--temp", "0", "-n", "300"]);
+    chat.send("Tell me a long story");
     chat.wait_for("writes …");
     for (columns, rows) in [(1, 1), (2, 50), (19, 4), (20, 5), (400, 120), (70, 10), (33, 7), (100, 30)] {
         chat.resize(columns, rows);
         if columns >= 70 {
-            chat.wait_for("Tell me a story");
+            chat.wait_for("Tell me a long story");
         }
     }
     chat.wait_idle();
     chat.resize(10, 3);
     chat.wait_for("llmchat");
     chat.resize(100, 30);
-    chat.wait_for("Tell me a story");
+    chat.wait_for("Tell me a long story");
     chat.quit();
     chat.assert_restored();
 }

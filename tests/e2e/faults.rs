@@ -21,13 +21,13 @@ const FINISH: &str = r#"echo '{"event":"finished","job":'$job',"text":"","finish
 #[test]
 fn an_engine_killed_in_load_prefill_or_decode_comes_back_with_one_key() {
     let home = Home::new();
-    let mut chat = home.chat(&["-n", "400"]);
+    let mut chat = home.chat(&["--temp", "0", "-n", "400"]);
     chat.kill_engine(Signal::KILL);
     chat.wait_for("F5");
     chat.type_text("\x1b[15~");
     chat.wait_for("is ready");
     // In the answer: its beginning stays.
-    chat.send("Tell me a story");
+    chat.send("Tell me a long story");
     chat.wait_for("writes …");
     chat.kill_engine(Signal::ABORT);
     chat.wait_for("signal 6");
