@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,10 @@ const DEADLINE: Duration = Duration::from_secs(45);
 
 /// Wide enough for list, messages and panel.
 pub const SIZE: (u16, u16) = (130, 40);
+
+/// What stands before and behind each frame (synchronised update).
+const FRAME_BEGINS: &str = "\x1b[?2026h";
+const FRAME_ENDS: &str = "\x1b[?2026l";
 
 /// One chat at a time: several models at once on two cores only make each other slow.
 static TURN: Mutex<()> = Mutex::new(());
@@ -77,44 +81,62 @@ impl Home {
     }
 
     pub fn chat_with(&self, arguments: &[&str], env: &[(&str, &str)], size: (u16, u16)) -> Chat {
-        let pair = native_pty_system()
-            .openpty(PtySize { rows: size.1, cols: size.0, pixel_width: 0, pixel_height: 0 })
-            .unwrap();
-        let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_llmchat"));
+        let mut command = self.command(env!("CARGO_BIN_EXE_llmchat"));
         command.args(arguments);
+        for (name, value) in env {
+            command.env(name, value);
+        }
+        let mut chat = spawn(command, size);
+        // Before the program has the terminal, the terminal itself would echo what is typed.
+        chat.wait_wire("\x1b[?1049h", 1);
+        chat
+    }
+
+    /// An interactive shell, which can stop what it starts.
+    pub fn shell(&self) -> Chat {
+        let mut command = self.command("sh");
+        command.arg("-i");
+        command.env("PS1", "prompt> ");
+        spawn(command, SIZE)
+    }
+
+    fn command(&self, program: &str) -> CommandBuilder {
+        let mut command = CommandBuilder::new(program);
         command.env("TERM", "xterm-256color");
         for (name, value) in self.env() {
             command.env(name, value);
         }
-        for (name, value) in env {
-            command.env(name, value);
-        }
-        let child = pair.slave.spawn_command(command).unwrap();
-        drop(pair.slave);
-        let mut reader = pair.master.try_clone_reader().unwrap();
-        let writer = pair.master.take_writer().unwrap();
-        let (sender, bytes) = channel();
-        std::thread::spawn(move || {
-            let mut buffer = vec![0; 1 << 16];
-            while let Ok(n) = reader.read(&mut buffer) {
-                if n == 0 || sender.send(buffer[..n].to_vec()).is_err() {
-                    break;
-                }
+        command
+    }
+}
+
+fn spawn(command: CommandBuilder, size: (u16, u16)) -> Chat {
+    let pair =
+        native_pty_system().openpty(PtySize { rows: size.1, cols: size.0, pixel_width: 0, pixel_height: 0 }).unwrap();
+    let child = pair.slave.spawn_command(command).unwrap();
+    drop(pair.slave);
+    let mut reader = pair.master.try_clone_reader().unwrap();
+    let writer = pair.master.take_writer().unwrap();
+    // Handed over and not stored: a test that takes nothing is a terminal that takes nothing.
+    let (sender, bytes) = sync_channel(0);
+    std::thread::spawn(move || {
+        let mut buffer = vec![0; 1 << 16];
+        while let Ok(n) = reader.read(&mut buffer) {
+            if n == 0 || sender.send(buffer[..n].to_vec()).is_err() {
+                break;
             }
-        });
-        let parser = vt100::Parser::new(cells(size.1), cells(size.0), 0);
-        let mut chat = Chat {
-            master: Some(pair.master),
-            child,
-            writer: Some(writer),
-            bytes,
-            parser,
-            hung_up: None,
-            wire: Vec::new(),
-        };
-        // Before the program has the terminal, the terminal itself would echo what is typed.
-        chat.wait_wire("\x1b[?1049h", 1);
-        chat
+        }
+    });
+    let parser = vt100::Parser::new(cells(size.1), cells(size.0), 0);
+    Chat {
+        master: Some(pair.master),
+        child,
+        writer: Some(writer),
+        bytes,
+        parser,
+        hung_up: None,
+        wire: Vec::new(),
+        in_frame: false,
     }
 }
 
@@ -130,6 +152,7 @@ pub struct Chat {
     bytes: Receiver<Vec<u8>>,
     parser: vt100::Parser,
     hung_up: Option<Sender<Vec<u8>>>,
+    in_frame: bool,
     /// Everything that the program wrote to the terminal.
     pub wire: Vec<u8>,
 }
@@ -151,16 +174,19 @@ impl Chat {
         self.parser.screen().contents()
     }
 
-    fn take(&mut self, wait: Duration) -> bool {
-        match self.bytes.recv_timeout(wait) {
-            Ok(bytes) => {
-                self.parser.process(&bytes);
-                self.wire.extend(bytes);
-                true
-            }
-            Err(RecvTimeoutError::Timeout) => true,
-            Err(RecvTimeoutError::Disconnected) => false,
+    /// Takes what the program writes next; waits so long for it.
+    fn take(&mut self, wait: Duration) -> Result<(), RecvTimeoutError> {
+        let bytes = self.bytes.recv_timeout(wait)?;
+        self.parser.process(&bytes);
+        // What begins or ends a frame may come in two pieces.
+        let from = self.wire.len().saturating_sub(FRAME_BEGINS.len() - 1);
+        self.wire.extend(bytes);
+        let new = String::from_utf8_lossy(&self.wire[from..]);
+        match (new.rfind(FRAME_BEGINS), new.rfind(FRAME_ENDS)) {
+            (None, None) => {}
+            (begin, end) => self.in_frame = begin > end,
         }
+        Ok(())
     }
 
     /// Waits until the program has written this so many times, whatever it means to the terminal.
@@ -168,7 +194,7 @@ impl Chat {
         let until = Instant::now() + DEADLINE;
         while String::from_utf8_lossy(&self.wire).matches(bytes).count() < times {
             assert!(Instant::now() < until, "{bytes:?} was not written; the screen is\n{}", self.screen());
-            self.take(Duration::from_millis(50));
+            let _ = self.take(Duration::from_millis(50));
         }
     }
 
@@ -176,13 +202,14 @@ impl Chat {
     pub fn wait_until(&mut self, what: &str, condition: impl Fn(&str) -> bool) {
         let until = Instant::now() + DEADLINE;
         loop {
-            if condition(&self.screen()) {
+            // A frame that is not whole shows what never was.
+            if !self.in_frame && condition(&self.screen()) {
                 return;
             }
             let left = until.saturating_duration_since(Instant::now());
             assert!(!left.is_zero(), "waited for {what}; the screen is\n{}", self.screen());
             assert!(
-                self.take(left.min(Duration::from_millis(200))),
+                self.take(left.min(Duration::from_millis(200))) != Err(RecvTimeoutError::Disconnected),
                 "the program ended before {what}; the screen is\n{}",
                 self.screen()
             );
@@ -237,9 +264,23 @@ impl Chat {
                 break pid;
             }
             assert!(Instant::now() < until, "there is no engine");
-            self.take(Duration::from_millis(5));
+            let _ = self.take(Duration::from_millis(5));
         };
         rustix::process::kill_process(engine, signal).unwrap();
+    }
+
+    /// Waits for something outside of the terminal, which meanwhile takes nothing that is written to it.
+    pub fn wait_deaf(&mut self, what: &str, mut condition: impl FnMut(&mut Self) -> bool) {
+        let until = Instant::now() + DEADLINE;
+        while !condition(self) {
+            assert!(Instant::now() < until, "waited for {what}; the screen was\n{}", self.screen());
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// The exit code, if the program has ended.
+    pub fn exit_code(&mut self) -> Option<u32> {
+        self.child.try_wait().unwrap().map(|status| status.exit_code())
     }
 
     /// The terminal is taken away, as when its window is closed.
@@ -256,16 +297,12 @@ impl Chat {
     pub fn wait_exit(&mut self) -> u32 {
         let until = Instant::now() + DEADLINE;
         loop {
-            while let Ok(bytes) = self.bytes.try_recv() {
-                self.parser.process(&bytes);
-                self.wire.extend(bytes);
-            }
-            if let Some(status) = self.child.try_wait().unwrap() {
-                while self.take(Duration::from_millis(50)) && self.bytes.try_recv().is_ok() {}
-                return status.exit_code();
+            if let Some(code) = self.exit_code() {
+                while self.take(Duration::from_millis(50)).is_ok() {}
+                return code;
             }
             assert!(Instant::now() < until, "the program does not end; the screen is\n{}", self.screen());
-            self.take(Duration::from_millis(10));
+            let _ = self.take(Duration::from_millis(10));
         }
     }
 

@@ -7,3 +7,4 @@ mod ending;
 mod faults;
 mod harness;
 mod outside;
+mod terminal;
