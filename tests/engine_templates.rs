@@ -101,8 +101,8 @@ fn the_command_answers_line_by_line() {
     assert!(output.status.success());
     assert_eq!(answers.len(), 6, "{answers:?}");
     assert_eq!(answers[0]["text"], "<s>hé");
-    for i in 1..5 {
-        assert!(answers[i]["error"].as_str().is_some_and(|e| !e.is_empty()), "{:?}", answers[i]);
+    for answer in &answers[1..5] {
+        assert!(answer["error"].as_str().is_some_and(|e| !e.is_empty()), "{answer:?}");
     }
     assert!(answers[4]["error"].as_str().unwrap().ends_with("refuses: no"));
     assert_eq!(answers[5]["text"], "1999");
