@@ -33,7 +33,7 @@ fn stuck(home: &Home, arguments: &[&str]) -> Chat {
 #[test]
 fn a_terminal_that_takes_nothing_holds_neither_keys_nor_saving_nor_the_end() {
     let home = Home::new();
-    let mut chat = stuck(&home, &["-n", "5000"]);
+    let mut chat = stuck(&home, &["--temp", "0", "-n", "5000"]);
     let saved = |home: &Home| home.journal().matches("\"type\":\"append\"").count();
     let before = saved(&home);
     chat.type_text("typed blindly");
@@ -47,7 +47,7 @@ fn a_terminal_that_takes_nothing_holds_neither_keys_nor_saving_nor_the_end() {
 #[test]
 fn a_terminal_that_was_stuck_shows_the_newest_frame() {
     let home = Home::new();
-    let mut chat = stuck(&home, &["-n", "5000"]);
+    let mut chat = stuck(&home, &["--temp", "0", "-n", "5000"]);
     chat.type_text("\x1b");
     chat.wait_deaf("the end of the answer on disk", |_| home.journal().contains("\"finish\":\"cancelled\""));
     let (drawn, _) = frames(&home);
