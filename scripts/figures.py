@@ -8,7 +8,6 @@ import glob
 import json
 import os
 import pty
-import resource
 import select
 import signal
 import statistics
@@ -128,7 +127,7 @@ def figure_screen(options):
     ratios = []
     for _ in range(5):
         chat = Chat("--mode", "greedy", "-n", "257", "-t", "2", "-c", "1024")
-        chat.wait("is ready")
+        chat.rest(2.5)  # the model is loaded by then
         chat.write(STORY + "\r")
         while not chat.made():
             chat.read()
@@ -158,7 +157,7 @@ def figure_keys(options):
     """key to screen while a model decodes"""
     times = []
     chat = Chat("-n", "100000", "-c", "8192")
-    chat.wait("is ready")
+    chat.rest(2.5)  # the model is loaded by then
     chat.write(STORY + "\r")
     chat.wait("writes")
     for i in range(300):
@@ -184,8 +183,8 @@ def figure_stop(options):
     for name, question, sign in (("prefill", long, "reads"), ("decode", STORY, "writes")):
         times = []
         chat = Chat("-n", "100000", "-c", "8192")
-        chat.wait("is ready")
-        for i in range(40):
+        chat.rest(2.5)  # the model is loaded by then
+        for i in range(30):
             since = len(chat.seen)
             chat.write("\x0e")
             chat.rest(0.1)
@@ -208,7 +207,7 @@ def figure_stop(options):
 def figure_reuse(options):
     """second turn of a linear chat: tokens prefilled"""
     chat = Chat("-n", "60", "--temp", "0")
-    chat.wait("is ready")
+    chat.rest(2.5)  # the model is loaded by then
     for n, question in enumerate((STORY, "And then?", "And after that?"), 1):
         chat.write(question + "\r")
         while len(chat.made()) < n:
@@ -231,7 +230,7 @@ def switches(pid):
 def figure_idle(options):
     """wake-ups of both processes in 10 idle seconds"""
     chat = Chat("-n", "20")
-    chat.wait("is ready")
+    chat.rest(2.5)  # the model is loaded by then
     chat.write("hello\r")
     while not chat.made():
         chat.read()
@@ -254,7 +253,7 @@ def peak(pid):
 def figure_memory(options):
     """peak memory of engine + chat ÷ the bare loop, context 8,192, batch 512"""
     chat = Chat("-n", "200", "-c", "8192", "-b", "512", "-t", "2", "--temp", "0")
-    chat.wait("is ready")
+    chat.rest(2.5)  # the model is loaded by then
     chat.write("\x1b[200~" + "All work and no play. " * 660 + "\x1b[201~\r")
     while not chat.made():
         chat.read()
@@ -263,8 +262,7 @@ def figure_memory(options):
     text = f"chat {ours[0]:.0f} MiB + engine {ours[1]:.0f} MiB"
     if not options.raw:
         return text + "; the ratio needs --raw"
-    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    loop = subprocess.Popen([options.raw, MODEL, "-p", "512", "-n", "128", "-d", "7616", "-r", "0", "-t", "2"], stdout=subprocess.DEVNULL)
+    loop = subprocess.Popen([options.raw, MODEL, "-p", "0", "-n", "128", "-d", "7616", "-r", "1", "-t", "2"], stdout=subprocess.DEVNULL)
     most = 0.0
     while loop.poll() is None:
         try:
@@ -272,7 +270,6 @@ def figure_memory(options):
         except OSError:
             pass
         time.sleep(0.05)
-    del before
     return f"{text}; bare loop {most:.0f} MiB; ratio {sum(ours) / most:.3f}"
 
 
