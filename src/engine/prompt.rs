@@ -1,12 +1,20 @@
 //! From a conversation to the text that is tokenised: the template, its refusals, and the guard that keeps
 //! control tokens out of what people and files say.
+//!
+//! ```text
+//! turns ─► Message ─► forms: as they are, merged, folded, … until the template takes one and keeps the words
+//!                        ─► marked text: which bytes are whose ─► cuts and owners ─► Rendered
+//! ```
 
-use serde::Serialize;
+mod forms;
+mod marks;
 
-use super::guard::{CUT, Guard};
+use super::guard::{CUT, Guard, parts};
 use super::protocol::{Problem, Turn};
 use super::template::{Template, TemplateError};
 use crate::chat::Role;
+use forms::{Form, Message};
+use marks::{Found, Mark};
 
 /// How conversations become prompts for this model.
 #[derive(Debug)]
@@ -22,32 +30,16 @@ pub enum ChatTemplate {
 pub struct Rendered {
     /// The text, split where no token may reach across; each part is tokenised on its own.
     pub segments: Vec<String>,
-    /// Whose the text is, up to each of these ends in bytes of the joined segments.
+    /// Whose the text is, up to each of these ends in bytes of the joined segments. What the template writes
+    /// before the first message is the system's, before another message of that message's, and after the last
+    /// of the assistant.
     pub owners: Vec<(usize, Role)>,
     /// What was changed to make it, one sentence each.
     pub notes: Vec<String>,
 }
 
-#[derive(Clone, Debug, Serialize)]
-struct Message {
-    role: Role,
-    content: String,
-}
-
-/// A way to put the same words so that a stricter template takes them, and how it is told.
-struct Form {
-    change: fn(Vec<Message>) -> Vec<Message>,
-    notes: &'static [&'static str],
-}
-
-const FOLDED: &str = "This model's template takes no system prompt: it stands before the first question";
-const MERGED: &str = "This model's template wants turns to alternate: questions in a row were joined";
-const FORMS: [Form; 4] = [
-    Form { change: |m| m, notes: &[] },
-    Form { change: merged, notes: &[MERGED] },
-    Form { change: folded, notes: &[FOLDED] },
-    Form { change: |m| merged(folded(m)), notes: &[FOLDED, MERGED] },
-];
+const REPLACED: &str = "A character of the text is a control token of this model and was replaced";
+const LOSSY: &str = "This model's template leaves out or changes some of the text";
 
 impl ChatTemplate {
     /// The template of a model, as its file carries it.
@@ -81,81 +73,115 @@ impl ChatTemplate {
 /// # Errors
 /// If the template refuses the conversation in every form that loses nothing.
 pub fn render(template: &ChatTemplate, system: &str, turns: &[Turn], guard: &Guard) -> Result<Rendered, Problem> {
-    let mut notes = Vec::new();
-    let mut clean = |text: &str| {
-        let (text, changed) = guard.cut(text);
-        if changed {
-            notes.push("A character of the text is a control token of this model and was replaced".to_owned());
-        }
-        text
+    let mut replaced = false;
+    let mut clean = |role: Role, text: &str| {
+        let (text, changed) = guard.clean(text);
+        replaced |= changed;
+        Message::new(role, text)
     };
     let mut messages = Vec::new();
     if !system.trim().is_empty() {
-        messages.push(Message { role: Role::System, content: clean(system) });
+        messages.push(clean(Role::System, system));
     }
-    for turn in turns.iter().filter(|t| t.role != Role::Assistant || !t.text.trim().is_empty()) {
-        messages.push(Message { role: turn.role, content: clean(&turn.text) });
-    }
+    // An answer that was stopped before its first token says nothing, to a template neither.
+    let said = turns.iter().filter(|t| t.role != Role::Assistant || !t.text.trim().is_empty());
+    messages.extend(said.map(|turn| clean(turn.role, &turn.text)));
+    // The answer was begun after the template's prompt for it, so there it goes on.
     let open = messages.pop_if(|m| m.role == Role::Assistant);
-    let (mut text, shown) = match template {
-        ChatTemplate::Raw(_) => (joined(&messages, open.is_some()), messages),
-        ChatTemplate::Jinja(template) => adapted(template, &messages, &mut notes)?,
+    let mut rendered = match template {
+        ChatTemplate::Raw(_) => raw_chat(&messages, open.as_ref(), guard),
+        ChatTemplate::Jinja(template) => adapted(template, &messages, open.as_ref(), guard)?,
     };
-    if let Some(open) = &open {
-        text.push_str(&open.content);
+    if replaced {
+        rendered.notes.push(REPLACED.to_owned());
     }
-    let mut rendered = split(&text);
-    rendered.owners = owners(&rendered.segments.concat(), &shown);
-    notes.dedup();
-    rendered.notes = notes;
     Ok(rendered)
 }
 
 /// Text to continue as it stands; control texts in it are text.
 pub fn raw(text: &str, guard: &Guard) -> Rendered {
-    let mut rendered = split(&guard.cut(text).0);
-    rendered.owners = vec![(text.len(), Role::User)];
+    let (text, replaced) = guard.clean(text);
+    let mut rendered = finish(&Found::of(&Message::new(Role::User, text).content(Mark::Ends)), guard);
+    rendered.owners = rendered.owners.first().map(|(end, _)| (*end, Role::User)).into_iter().collect();
+    rendered.notes.extend(replaced.then(|| REPLACED.to_owned()));
     rendered
 }
 
 /// Texts with blank lines between them.
-fn joined(messages: &[Message], goes_on: bool) -> String {
-    let texts: Vec<&str> = messages.iter().map(|m| m.content.as_str()).collect();
-    texts.join("\n\n") + if goes_on { "\n\n" } else { "" }
+fn raw_chat(messages: &[Message], open: Option<&Message>, guard: &Guard) -> Rendered {
+    let texts: Vec<String> = messages.iter().chain(open).map(|m| m.content(Mark::Ends)).collect();
+    finish(&Found::of(&texts.join("\n\n")), guard)
 }
 
-/// Renders the messages in the first form that the template takes and that keeps the system prompt.
+/// Renders the messages in the first form that the template takes and that keeps the words.
 fn adapted(
     template: &Template,
     messages: &[Message],
-    notes: &mut Vec<String>,
-) -> Result<(String, Vec<Message>), Problem> {
-    let has_system = messages.first().is_some_and(|m| m.role == Role::System);
+    open: Option<&Message>,
+    guard: &Guard,
+) -> Result<Rendered, Problem> {
     let mut refusal: Option<TemplateError> = None;
-    // A template that ignores a system prompt is the last resort, not an answer.
-    let mut without_system = None;
-    for form in &FORMS {
-        let shown = (form.change)(messages.to_vec());
-        match template.render(&shown, true, None) {
+    // A form in which words are lost is the last resort, not an answer.
+    let mut lossy = None;
+    for form in forms::of(messages) {
+        match template.render(&contents(&form.messages, Mark::None), true, None) {
+            Ok(text) if form.kept(&text) => return guarded(template, &form, text, open, guard),
             Ok(text) => {
-                let kept = !has_system || text.contains(messages[0].content.trim());
-                if kept {
-                    notes.extend(form.notes.iter().map(|s| (*s).to_owned()));
-                    return Ok((text, shown));
-                }
-                without_system.get_or_insert((text, shown));
+                lossy.get_or_insert((form, text));
             }
             Err(error) => {
                 refusal.get_or_insert(error);
             }
         }
     }
-    if let Some((text, shown)) = without_system {
-        notes.push("This model's template leaves the system prompt out".to_owned());
-        return Ok((text, shown));
+    if let Some((form, text)) = lossy {
+        let mut rendered = guarded(template, &form, text, open, guard)?;
+        rendered.notes.push(LOSSY.to_owned());
+        return Ok(rendered);
     }
     let why = refusal.map_or_else(|| "there is nothing to render".to_owned(), |error| error.to_string());
     Err(Problem::new(capital(&why), "Edit the last question, or start a new chat with Ctrl-N"))
+}
+
+/// Cuts a rendered form. Rendered again with marks around the messages it tells which bytes are whose; where
+/// the template does not let the marks through, the messages are sealed instead.
+fn guarded(
+    template: &Template,
+    form: &Form,
+    text: String,
+    open: Option<&Message>,
+    guard: &Guard,
+) -> Result<Rendered, Problem> {
+    let again = |mark: Mark| template.render(&contents(&form.messages, mark), true, None);
+    let ending = |mark: Mark| open.map(|m| m.content(mark)).unwrap_or_default();
+    let found = again(Mark::Ends).map(|marked| Found::of(&(marked + &ending(Mark::Ends))));
+    let text = text + &ending(Mark::None);
+    let found = found.ok().filter(|found| found.text == text);
+    let mut rendered = match &found {
+        Some(found) if found.whole => finish(found, guard),
+        _ => {
+            let sealed = again(Mark::Sealed(guard)).map_err(|e| {
+                Problem::new(capital(&e.to_string()), "Take control texts such as <|…|> out of the messages")
+            })?;
+            let sealed = sealed + &ending(Mark::Sealed(guard));
+            let segments = sealed.split(CUT).filter(|s| !s.is_empty()).map(str::to_owned).collect();
+            let plain = sealed.replace(CUT, "");
+            let owners = found.filter(|f| f.text == plain).map_or_else(|| form.owners(&plain, open), |f| f.owners());
+            Rendered { segments, owners, notes: Vec::new() }
+        }
+    };
+    rendered.notes.extend(form.notes.iter().map(|note| (*note).to_owned()));
+    Ok(rendered)
+}
+
+fn contents(messages: &[Message], mark: Mark<'_>) -> Vec<forms::Shown> {
+    messages.iter().map(|m| m.shown(mark)).collect()
+}
+
+fn finish(found: &Found, guard: &Guard) -> Rendered {
+    let cuts = guard.cuts(&found.text, &found.spans);
+    let segments = parts(&found.text, &cuts).filter(|s| !s.is_empty()).map(str::to_owned).collect();
+    Rendered { segments, owners: found.owners(), notes: Vec::new() }
 }
 
 fn capital(text: &str) -> String {
@@ -163,54 +189,7 @@ fn capital(text: &str) -> String {
     chars.next().map_or_else(String::new, |c| c.to_uppercase().chain(chars).collect())
 }
 
-/// The system prompt put before the first question.
-fn folded(mut messages: Vec<Message>) -> Vec<Message> {
-    if messages.first().is_some_and(|m| m.role == Role::System) {
-        let system = messages.remove(0);
-        match messages.first_mut().filter(|m| m.role == Role::User) {
-            Some(user) => user.content = format!("{}\n\n{}", system.content, user.content),
-            None => messages.insert(0, Message { role: Role::User, content: system.content }),
-        }
-    }
-    messages
-}
-
-/// Turns of the same side in a row made one.
-fn merged(messages: Vec<Message>) -> Vec<Message> {
-    let mut out: Vec<Message> = Vec::new();
-    for message in messages {
-        match out.last_mut().filter(|last| last.role == message.role) {
-            Some(last) => last.content = format!("{}\n\n{}", last.content, message.content),
-            None => out.push(message),
-        }
-    }
-    out
-}
-
-fn split(text: &str) -> Rendered {
-    let segments = text.split(CUT).filter(|s| !s.is_empty()).map(str::to_owned).collect();
-    Rendered { segments, ..Rendered::default() }
-}
-
-/// Finds the contents in the text, in their order. What the template writes before a content belongs to it;
-/// what comes after the last is the beginning of the answer.
-fn owners(text: &str, messages: &[Message]) -> Vec<(usize, Role)> {
-    let mut owners = Vec::new();
-    let mut at = 0;
-    for message in messages {
-        let content = message.content.replace(CUT, "");
-        let content = content.trim();
-        if let Some(found) = text[at..].find(content).filter(|_| !content.is_empty()) {
-            if owners.is_empty() && message.role != Role::System {
-                owners.push((at + found, Role::System));
-            }
-            at += found + content.len();
-            owners.push((at, message.role));
-        }
-    }
-    owners.push((text.len(), Role::Assistant));
-    owners
-}
-
+#[cfg(test)]
+mod corpus_tests;
 #[cfg(test)]
 mod tests;
