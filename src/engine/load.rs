@@ -12,7 +12,7 @@ use llama_cpp_2::model::params::LlamaModelParams;
 use llama_cpp_2::{LlamaBackendDeviceType, list_llama_ggml_backend_devices};
 
 use super::log;
-use super::native::ABORT;
+use super::native::URGENT;
 use super::prompt::ChatTemplate;
 use super::protocol::{ContextParams, EngineEvent, ModelInfo, Problem};
 use super::step::{Parts, Session, Sink};
@@ -43,7 +43,7 @@ pub fn model(backend: &LlamaBackend, path: &Path, params: &ContextParams, sink: 
             shown = fraction;
             told(EngineEvent::Loading { fraction });
         }
-        !ABORT.load(Ordering::Relaxed)
+        URGENT.load(Ordering::Relaxed) == 0
     });
     // Negative is "all of them", which is llama.cpp's default where a device is there.
     if let Ok(layers) = u32::try_from(params.gpu_layers) {

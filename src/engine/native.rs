@@ -7,14 +7,15 @@
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use llama_cpp_2::context::LlamaContext;
 use llama_cpp_sys_2 as sys;
 
-/// Set to end the decode call that runs now, from any thread. The step loop clears it before it looks at
-/// its requests, so a request that came with the flag is always seen.
-pub static ABORT: AtomicBool = AtomicBool::new(false);
+/// How many requests wait that must not wait for a decode call or a load: while there are any, whatever runs
+/// is broken off. Counted before a request is put into the queue and again when it is taken out, so that a
+/// request never breaks off what itself has begun.
+pub static URGENT: AtomicU32 = AtomicU32::new(0);
 
 /// Graph nodes computed by the decode call that runs now: how far it is.
 pub static NODES: AtomicU32 = AtomicU32::new(0);
@@ -26,7 +27,7 @@ pub struct Native {
 }
 
 impl Native {
-    /// Finds the context's address and makes its decode calls obey [`ABORT`] and count into [`NODES`].
+    /// Finds the context's address and makes its decode calls obey [`URGENT`] and count into [`NODES`].
     /// `None` where the address cannot be told; then threads stay fixed and a stop waits for the chunk.
     ///
     /// The value must not be used after the context is gone; the session that owns both sees to it.
@@ -63,5 +64,5 @@ impl Native {
 /// Called by llama.cpp once a graph node, on one of its compute threads.
 unsafe extern "C" fn obey(_: *mut c_void) -> bool {
     NODES.fetch_add(1, Ordering::Relaxed);
-    ABORT.load(Ordering::Relaxed)
+    URGENT.load(Ordering::Relaxed) > 0
 }

@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use llama_cpp_2::llama_backend::LlamaBackend;
 
 use super::load;
-use super::native::ABORT;
+use super::native::URGENT;
 use super::protocol::{ContextParams, EngineEvent, Problem, Request};
 use super::step::Sink;
 
@@ -40,24 +40,38 @@ pub fn serve(input: impl BufRead + Send + 'static, output: impl Write + Send + '
 
 /// Reads requests until the input ends. What must not wait for a decode call ends it.
 fn read(input: impl BufRead, requests: &mpsc::Sender<Arrival>) {
+    let put = |request: Request| {
+        if is_urgent(&request) {
+            URGENT.fetch_add(1, Ordering::Relaxed);
+        }
+        requests.send((request, Instant::now())).is_ok()
+    };
     for line in input.lines() {
         let Ok(line) = line else { break };
         match serde_json::from_str::<Request>(&line) {
             Ok(request) => {
-                let urgent = matches!(request, Request::Cancel { .. } | Request::Load { .. } | Request::Shutdown);
-                if requests.send((request, Instant::now())).is_err() {
+                if !put(request) {
                     return;
-                }
-                // After it is in the queue, so that the loop finds it when it asks why it was stopped.
-                if urgent {
-                    ABORT.store(true, Ordering::Relaxed);
                 }
             }
             Err(error) => tracing::warn!("not a request: {error}"),
         }
     }
-    let _ = requests.send((Request::Shutdown, Instant::now()));
-    ABORT.store(true, Ordering::Relaxed);
+    put(Request::Shutdown);
+}
+
+fn is_urgent(request: &Request) -> bool {
+    matches!(request, Request::Cancel { .. } | Request::Load { .. } | Request::Shutdown)
+}
+
+/// Takes the next request, and waits for it if told so.
+fn receive(requests: &Receiver<Arrival>, wait: bool) -> Result<Arrival, TryRecvError> {
+    let arrival = if wait { requests.recv().map_err(|_| TryRecvError::Disconnected) } else { requests.try_recv() };
+    if arrival.as_ref().is_ok_and(|(request, _)| is_urgent(request)) {
+        // Requests of tests in the same process do not come through `read` and were not counted.
+        let _ = URGENT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
+    }
+    arrival
 }
 
 /// The loop: the same for the child and, in-process, for tests.
@@ -66,17 +80,17 @@ fn read(input: impl BufRead, requests: &mpsc::Sender<Arrival>) {
 /// If llama.cpp's backend cannot be started.
 pub fn run(requests: &Receiver<Arrival>, sink: &Sink) -> Result<()> {
     let backend = backend()?;
-    let mut next = requests.recv().ok();
+    let mut next = receive(requests, true).ok();
     while let Some((request, _)) = next.take() {
         next = match request {
             Request::Load { path, params } => one_model(&backend, &path, &params, requests, sink),
             Request::Generate { job, .. } => {
                 let problem = Problem::new("No model is loaded", "Choose one with /model");
                 sink(EngineEvent::Failed { job, problem });
-                requests.recv().ok()
+                receive(requests, true).ok()
             }
             Request::Shutdown => None,
-            _ => requests.recv().ok(),
+            _ => receive(requests, true).ok(),
         };
     }
     Ok(())
@@ -96,7 +110,6 @@ fn one_model(
     sink: &Sink,
 ) -> Option<Arrival> {
     let began = Instant::now();
-    ABORT.store(false, Ordering::Relaxed);
     let loaded = load::model(backend, path, params, sink);
     let session = match &loaded {
         Ok(loaded) => load::session(backend, loaded, path, params, began, sink),
@@ -106,19 +119,12 @@ fn one_model(
         Ok(session) => session,
         Err(problem) => {
             sink(EngineEvent::LoadFailed(problem));
-            return requests.recv().ok();
+            return receive(requests, true).ok();
         }
     };
     loop {
-        // Cleared before looking: a request that sets it from here on is either seen now or stops the step.
-        ABORT.store(false, Ordering::Relaxed);
         loop {
-            let arrival = if session.is_idle() {
-                requests.recv().map_err(|_| TryRecvError::Disconnected)
-            } else {
-                requests.try_recv()
-            };
-            match arrival {
+            match receive(requests, session.is_idle()) {
                 Ok((Request::Load { path, params }, at)) => {
                     session.stop_all();
                     return Some((Request::Load { path, params }, at));
@@ -132,5 +138,26 @@ fn one_model(
             }
         }
         session.step();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_that_was_taken_breaks_nothing_off_any_more() {
+        let lines = "{\"request\":\"cancel\",\"job\":1}\n{\"request\":\"clear_cache\"}\nnonsense\n";
+        let (sender, requests) = mpsc::channel();
+        read(lines.as_bytes(), &sender);
+        let mut waiting = Vec::new();
+        while let Ok((request, _)) = receive(&requests, false) {
+            waiting.push((URGENT.load(Ordering::Relaxed), request));
+        }
+        assert_eq!(
+            waiting,
+            [(1, Request::Cancel { job: 1 }), (1, Request::ClearCache), (0, Request::Shutdown)],
+            "the end of the input is urgent and waits until it is taken"
+        );
     }
 }

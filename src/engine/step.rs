@@ -11,7 +11,7 @@ use llama_cpp_2::llama_batch::LlamaBatch;
 use llama_cpp_2::token::LlamaToken;
 
 use super::job::{Clock, Job};
-use super::native::{ABORT, NODES, Native};
+use super::native::{NODES, Native};
 use super::prompt::{self, ChatTemplate, Rendered};
 use super::protocol::{EngineEvent, JobId, ModelInfo, Problem, Prompt, Request};
 use super::sampler::Sampler;
@@ -121,7 +121,6 @@ impl<'m> Session<'m> {
     /// One decode call for nothing: brings the weights into memory, so that the first answer's times are its
     /// own, and tells how many graph nodes a call has.
     fn warm_up(&mut self) {
-        ABORT.store(false, Ordering::Relaxed);
         if self.fill(&[self.vocabulary.any()], true).is_ok() && self.compute(1, None).is_ok() {
             self.nodes = NODES.load(Ordering::Relaxed);
         }
@@ -383,7 +382,7 @@ impl<'m> Session<'m> {
         self.ledger.repair(&mut self.context);
         let whole = self.ledger.len() >= job.read;
         match error {
-            // Stopped by ABORT: whoever set it has sent a request that says what is to be done. The job's own
+            // Stopped by an urgent request, which says what is to be done. The job's own
             // state is untouched, so if the request is about something else, it simply goes on.
             DecodeError::Unknown(2) if whole => Ok(Some(job)),
             DecodeError::Unknown(2) if job.next.is_none() => {

@@ -67,10 +67,11 @@ pub fn leave() {
         let _ = queue!(bytes, PopKeyboardEnhancementFlags);
     }
     let _ = queue!(bytes, DisableBracketedPaste, LeaveAlternateScreen, Show);
+    // First: who sees the screen left may rely on what he types being lines again.
+    let _ = disable_raw_mode();
     if takes_output(SETTLE) {
         let _ = writer::write_all(&bytes);
     }
-    let _ = disable_raw_mode();
 }
 
 /// Terminals pass over flags that they do not know; the console of Linux prints their last letters.

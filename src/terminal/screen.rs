@@ -11,8 +11,8 @@ use ratatui::backend::CrosstermBackend;
 use ratatui::layout::Rect;
 use ratatui::{Frame, Terminal, TerminalOptions, Viewport};
 
-use super::modes;
 use super::writer::Writer;
+use super::{modes, writer};
 
 /// Columns and rows where a terminal does not know them.
 const UNKNOWN: (u16, u16) = (80, 24);
@@ -94,7 +94,7 @@ impl Screen {
 
     /// Whether a frame can be drawn now: the terminal is ours and the last frame has arrived.
     pub fn is_ready(&self) -> bool {
-        modes::is_ours() && self.writer.is_free()
+        modes::is_ours() && writer::is_free()
     }
 
     /// Draws a frame and sends it off; the terminal shows it in one piece if it can. The screen must be ready.

@@ -44,12 +44,6 @@ impl Writer {
         Ok(Self { frames })
     }
 
-    /// Whether the last frame has arrived.
-    #[allow(clippy::unused_self)] // Asked of the writer, although all threads share the answer.
-    pub fn is_free(&self) -> bool {
-        !*busy()
-    }
-
     /// Hands a frame over. The writer must be free.
     pub fn write(&self, frame: Vec<u8>) {
         *busy() = true;
@@ -57,6 +51,11 @@ impl Writer {
             *busy() = false;
         }
     }
+}
+
+/// Whether the last frame has arrived.
+pub fn is_free() -> bool {
+    !*busy()
 }
 
 /// Waits until no frame is on its way, at most so long.
