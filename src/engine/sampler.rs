@@ -64,19 +64,14 @@ impl Sampler {
     }
 }
 
-/// The token of the largest logit, the first one where several are equal.
+/// The token of the largest logit, the first one where several are equal. Three plain passes, which the
+/// compiler makes vector code of: one clever pass costs a hundredth of a small model's step.
 fn largest(logits: &[f32]) -> Result<Token, Problem> {
-    let mut best = (f32::NEG_INFINITY, None);
-    for (id, logit) in (0..).zip(logits) {
-        if logit.is_nan() {
-            best.1 = None;
-            break;
-        }
-        if *logit > best.0 {
-            best = (*logit, Some(id));
-        }
-    }
-    best.1.ok_or_else(|| {
+    let broken = logits.iter().map(|l| u32::from(l.is_nan())).sum::<u32>() > 0;
+    let most = logits.iter().fold(f32::NEG_INFINITY, |most, l| if *l > most { *l } else { most });
+    let first = logits.iter().position(|l| *l == most);
+    let best = first.filter(|_| !broken && most > f32::NEG_INFINITY).and_then(|at| Token::try_from(at).ok());
+    best.ok_or_else(|| {
         Problem::new(
             "The model's answer is not made of numbers (NaN logits): the model file is damaged or llama.cpp cannot run it",
             "Fetch the model again or choose another one with /model",
