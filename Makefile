@@ -17,7 +17,7 @@ model: setup
 
 .PHONY: setup
 setup:
-	@scripts/setup
+	@LLMCHAT_HAS_MODELS=$$(scripts/fetch-model --there && echo yes) scripts/setup
 
 ## All tests, with the real models.
 test: setup
