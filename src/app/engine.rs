@@ -145,7 +145,12 @@ impl App {
 
     /// Asks for an answer to a message, or for more of an answer, when what leads to it is on disk.
     pub(super) fn ask(&mut self, message: MessageId, ticket: Option<u64>) {
-        self.asks.push_back(Ask { chat: self.chat.conversation.id.clone(), message, ticket });
+        self.ask_in(self.chat.conversation.id.clone(), message, ticket);
+        self.tell_why_it_waits();
+    }
+
+    /// Says so where a question has to wait for more than the engine's turn.
+    pub(super) fn tell_why_it_waits(&mut self) {
         match &self.engine.state {
             State::Dead(_) => self.error("The engine is gone; the question waits. Press F5 to start it again"),
             State::Failed(problem) => {
@@ -157,8 +162,8 @@ impl App {
     }
 
     /// The same for a conversation that need not be the one shown.
-    pub(super) fn ask_in(&mut self, chat: ConversationId, message: MessageId, ticket: u64) {
-        self.asks.push_back(Ask { chat, message, ticket: Some(ticket) });
+    pub(super) fn ask_in(&mut self, chat: ConversationId, message: MessageId, ticket: Option<u64>) {
+        self.asks.push_back(Ask { chat, message, ticket });
     }
 
     /// What was asked for with that ticket is on disk, or cannot be and is kept in memory.

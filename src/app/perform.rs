@@ -235,24 +235,28 @@ impl App {
             self.tell("The question waits for the answer; Up takes it back");
             return;
         }
+        let id = self.chat.conversation.id.clone();
+        self.put_question(&id, &text);
+        self.tell_why_it_waits();
+    }
+
+    /// Writes a question into a conversation and asks for its answer.
+    fn put_question(&mut self, id: &crate::chat::ConversationId, text: &str) {
         let at = self.now.wall_ms;
         let ticket = self.next_number();
-        let (question, entries) = self.chat.question(&text, at);
-        self.chat.record(entries, true, Some(ticket), &mut self.effects);
-        self.ask(question, Some(ticket));
+        let mut effects = Vec::new();
+        let Some(chat) = self.chat_mut(id) else { return };
+        let (question, entries) = chat.question(text, at);
+        chat.record(entries, true, Some(ticket), &mut effects);
+        self.effects.append(&mut effects);
+        self.ask_in(id.clone(), question, Some(ticket));
     }
 
     /// Sends the first waiting question of a conversation whose answer has ended.
     pub(super) fn send_queued(&mut self, id: &crate::chat::ConversationId) {
-        let at = self.now.wall_ms;
-        let ticket = self.next_number();
-        let mut effects = Vec::new();
         let Some(chat) = self.chat_mut(id).filter(|c| !c.queued.is_empty()) else { return };
         let text = chat.queued.remove(0);
-        let (question, entries) = chat.question(&text, at);
-        chat.record(entries, true, Some(ticket), &mut effects);
-        self.effects.append(&mut effects);
-        self.ask_in(id.clone(), question, ticket);
+        self.put_question(id, &text);
     }
 
     fn earlier(&mut self) {

@@ -62,12 +62,13 @@ impl Transcript {
         let text_columns = columns.saturating_sub(usize::from(INDENT)).max(1);
         self.path.clear();
         let mut line = 0;
-        for message in conversation.path() {
+        let path = conversation.path();
+        for message in &path {
             self.path.push((message.id, line));
             line += AROUND + self.block(message, text_columns);
         }
         // The last line is only there where it says something.
-        let marked = conversation.path().last().is_some_and(|m| mark(m).is_some());
+        let marked = path.last().is_some_and(|m| mark(m).is_some());
         self.lines = if marked { line } else { line.saturating_sub(1) };
         if let Scroll::At(id, _) = self.scroll
             && self.start(id).is_none()
@@ -93,11 +94,6 @@ impl Transcript {
         }
         block.taken = text.len();
         block.wrapped.height()
-    }
-
-    /// Forgets a message's lines, because its text was replaced.
-    pub fn forget(&mut self, id: MessageId) {
-        self.blocks.remove(&id);
     }
 
     /// Lines of the whole path.

@@ -143,8 +143,13 @@ impl Conversation {
     /// The path that is shown: from the first message to the head. Ends early at a parent that is missing
     /// or not older than its child, so that a damaged file cannot make it loop.
     pub fn path(&self) -> Vec<&Message> {
+        self.head.map_or_else(Vec::new, |head| self.path_to(head))
+    }
+
+    /// The path from the first message to this one, with the same care.
+    pub fn path_to(&self, last: MessageId) -> Vec<&Message> {
         let mut path = Vec::new();
-        let mut next = self.head;
+        let mut next = Some(last);
         while let Some(message) = next.and_then(|id| self.message(id)) {
             path.push(message);
             next = message.parent.filter(|p| *p < message.id);

@@ -71,9 +71,7 @@ impl Context {
     pub fn model(&self) -> Result<PathBuf, Problem> {
         let name = self.settings.model.as_str();
         if !name.is_empty() {
-            let finder = self.finder();
-            return model::find(name, &finder.places, finder.home.as_deref())
-                .map_err(|e| Problem::new(e.what(), e.next()));
+            return self.finder().find(name);
         }
         let last = std::fs::read_to_string(self.paths.last_model()).ok().map(|p| PathBuf::from(p.trim_end()));
         let default = model::default_model(&self.paths.models());

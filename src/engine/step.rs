@@ -282,13 +282,7 @@ impl<'m> Session<'m> {
         let chunk = &job.prompt[job.read..end];
         let last = end == job.prompt.len();
         self.fill(chunk, last)?;
-        let progress = EngineEvent::Prefill {
-            job: job.id,
-            done: u32::try_from(job.read - job.reused).unwrap_or(u32::MAX),
-            total: u32::try_from(job.fresh()).unwrap_or(u32::MAX),
-            ms: job.clock.prefill_so_far(),
-        };
-        match self.compute(chunk.len(), Some(progress)) {
+        match self.compute(chunk.len(), Some(progress(&job))) {
             Ok(()) => {}
             Err(stop) => return self.stopped(job, &stop),
         }
@@ -297,12 +291,7 @@ impl<'m> Session<'m> {
         if last {
             job.clock.prefill_done();
         }
-        (self.sink)(EngineEvent::Prefill {
-            job: job.id,
-            done: u32::try_from(job.read - job.reused).unwrap_or(u32::MAX),
-            total: u32::try_from(job.fresh()).unwrap_or(u32::MAX),
-            ms: job.clock.prefill_so_far(),
-        });
+        (self.sink)(progress(&job));
         if last { self.choose(job) } else { Ok(Some(job)) }
     }
 
@@ -434,6 +423,16 @@ impl<'m> Session<'m> {
 
     fn tell_threads(&self, why: &str) {
         (self.sink)(EngineEvent::Threads { threads: self.governor.threads(), why: why.to_owned() });
+    }
+}
+
+/// How far a job's prompt is read.
+fn progress(job: &Job) -> EngineEvent {
+    EngineEvent::Prefill {
+        job: job.id,
+        done: u32::try_from(job.read - job.reused).unwrap_or(u32::MAX),
+        total: u32::try_from(job.fresh()).unwrap_or(u32::MAX),
+        ms: job.clock.prefill_so_far(),
     }
 }
 

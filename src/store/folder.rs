@@ -5,8 +5,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-use super::journal;
-use crate::chat::{Conversation, ConversationId, Entry, Role, Summary};
+use crate::chat::{ConversationId, Entry, Role, Summary};
 
 /// A file up to this size is read whole for the list; of a larger one its two ends.
 const READ_WHOLE: u64 = 512 << 10;
@@ -145,18 +144,4 @@ fn glance(bytes: &[u8], summary: &mut Summary) {
     }
     let line = summary.title.lines().find(|l| !l.trim().is_empty()).unwrap_or_default();
     summary.title = line.trim().chars().take(LONGEST_TITLE).collect();
-}
-
-/// Reads a conversation.
-///
-/// # Errors
-/// If it is not there or its file is damaged at its beginning.
-pub fn load(folder: &Path, id: &ConversationId) -> Result<Conversation, String> {
-    let path = path_of(folder, id).ok_or_else(|| format!("There is no conversation {id}"))?;
-    journal::read(&path).map(|contents| contents.conversation)
-}
-
-/// The conversation that changed last.
-pub fn last(folder: &Path) -> Option<ConversationId> {
-    list(folder).ok()?.into_iter().find(|s| s.damage.is_none()).map(|s| s.id)
 }

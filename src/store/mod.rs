@@ -7,5 +7,4 @@ mod folder;
 mod journal;
 mod worker;
 
-pub use folder::{last, list, load};
 pub use worker::Worker;

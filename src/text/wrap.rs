@@ -68,11 +68,6 @@ impl Wrapped {
         self.lines.get(n).map_or("", |range| self.text[range.clone()].trim_end())
     }
 
-    /// Columns of its lines.
-    pub fn columns(&self) -> usize {
-        self.columns
-    }
-
     fn break_from(&mut self, from: usize) {
         let mut start = from;
         // Where the line may be broken: after its last blank, and its width up to there.

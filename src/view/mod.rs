@@ -13,7 +13,7 @@ use ratatui::layout::Rect;
 use ratatui::text::Line;
 use ratatui::widgets::{Clear, Paragraph};
 
-use crate::app::{App, SMALLEST};
+use crate::app::{App, Areas, SMALLEST};
 use theme::Theme;
 
 /// Draws the screen.
@@ -55,13 +55,12 @@ pub fn draw(app: &App, frame: &mut Frame) {
             draw(app, &theme, area, frame);
         }
     }
-    separators(app, &theme, frame);
+    separators(&areas, &theme, frame);
     overlay::draw(app, &theme, frame);
 }
 
 /// The lines between the parts.
-fn separators(app: &App, theme: &Theme, frame: &mut Frame) {
-    let Some(areas) = app.areas() else { return };
+fn separators(areas: &Areas, theme: &Theme, frame: &mut Frame) {
     let mut columns = Vec::new();
     if areas.list.width > 0 && areas.title.x > areas.list.right() {
         columns.push((areas.list.right(), areas.list.height));
