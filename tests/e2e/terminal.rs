@@ -121,6 +121,7 @@ fn a_stop_from_outside_is_survived() {
     let stat = format!("/proc/{}/stat", chat.pid().as_raw_nonzero());
     chat.wait_deaf("the stop", |_| std::fs::read_to_string(&stat).unwrap().contains(") T "));
     chat.signal(Signal::CONT);
+    chat.wait_wire("\x1b[2J", 1);
     chat.type_text("still here");
     chat.wait_for("> still here");
     chat.quit();
