@@ -1,5 +1,6 @@
 //! Where files live: the platform's folders, or those that the environment names.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// The folders of this user.
@@ -21,8 +22,12 @@ impl Paths {
     /// # Errors
     /// If there is neither a home folder nor the variables.
     pub fn new() -> Result<Self, String> {
+        Self::from(|name| std::env::var_os(name))
+    }
+
+    fn from(env: impl Fn(&str) -> Option<OsString>) -> Result<Self, String> {
         let project = directories::ProjectDirs::from("", "", "llmchat");
-        let env = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+        let env = |name: &str| env(name).filter(|v| !v.is_empty()).map(PathBuf::from);
         let none = || {
             "There is no home folder. Set HOME, or LLMCHAT_DATA_DIR, LLMCHAT_STATE_DIR and LLMCHAT_CONFIG".to_owned()
         };
@@ -57,5 +62,22 @@ impl Paths {
     /// The file that names the model that was used last.
     pub fn last_model(&self) -> PathBuf {
         self.state.join("last-model")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_environment_comes_before_the_platform_and_an_empty_variable_is_none() {
+        let platform = Paths::from(|_| None).unwrap();
+        assert!(platform.data.ends_with("llmchat") || platform.data.parent().is_some_and(|p| p.ends_with("llmchat")));
+        assert_eq!(Paths::from(|_| Some(OsString::new())).unwrap(), platform);
+        let own = Paths::from(|name| Some(format!("/own/{name}").into())).unwrap();
+        assert_eq!(own.conversations(), PathBuf::from("/own/LLMCHAT_DATA_DIR/conversations"));
+        assert_eq!(own.models(), PathBuf::from("/own/LLMCHAT_DATA_DIR/models"));
+        assert_eq!(own.log(), PathBuf::from("/own/LLMCHAT_STATE_DIR/llmchat.log"));
+        assert_eq!(own.config, PathBuf::from("/own/LLMCHAT_CONFIG"));
     }
 }

@@ -19,4 +19,4 @@ pub use input::Input;
 pub use modes::leave;
 pub use panic::{last_panic, watch_panics};
 pub use screen::{Screen, size};
-pub use signals::{Signal, stop_group, watch};
+pub use signals::{Signal, outlive_file_limits, stop_group, watch};

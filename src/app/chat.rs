@@ -12,18 +12,6 @@ const REST: Duration = Duration::from_millis(700);
 /// Longest title made from a question.
 const LONGEST_TITLE: usize = 60;
 
-/// Whether the conversation has a file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnDisk {
-    /// Nothing was typed yet, or making it failed.
-    #[default]
-    Nothing,
-    /// It was asked for.
-    Asked,
-    /// It is there.
-    There,
-}
-
 /// An open conversation.
 #[derive(Debug)]
 pub struct Chat {
@@ -37,8 +25,8 @@ pub struct Chat {
     pub transcript: Transcript,
     /// Questions that wait for the running answer.
     pub queued: Vec<String>,
-    /// Its file.
-    pub on_disk: OnDisk,
+    /// Whether a file was begun for it; before its first word it has none.
+    pub has_file: bool,
     /// Text of the input box that is to be saved then.
     draft: Option<(String, Instant)>,
     /// Sliders that moved are to be saved then.
@@ -47,14 +35,14 @@ pub struct Chat {
 
 impl Chat {
     /// A conversation with or without a file.
-    pub fn new(conversation: Conversation, access: Access, on_disk: OnDisk) -> Self {
+    pub fn new(conversation: Conversation, access: Access, has_file: bool) -> Self {
         Self {
             conversation,
             access,
             banner: None,
             transcript: Transcript::default(),
             queued: Vec::new(),
-            on_disk,
+            has_file,
             draft: None,
             sampling_at: None,
         }
@@ -72,8 +60,8 @@ impl Chat {
 
     /// Makes its file if there is none.
     pub fn ensure_file(&mut self, effects: &mut Vec<Effect>) {
-        if self.on_disk == OnDisk::Nothing && self.is_ours() {
-            self.on_disk = OnDisk::Asked;
+        if !self.has_file && self.is_ours() {
+            self.has_file = true;
             effects.push(Effect::Store(StoreRequest::Create(Box::new(self.conversation.clone()))));
         }
     }
@@ -103,7 +91,7 @@ impl Chat {
     /// A slider moved; the conversation's settings are the new ones already. A conversation without a file gets
     /// them with its first word.
     pub fn slid(&mut self, now: Instant) {
-        if self.on_disk != OnDisk::Nothing && self.is_ours() {
+        if self.has_file && self.is_ours() {
             self.sampling_at = Some(now + REST);
         }
     }

@@ -175,6 +175,17 @@ impl App {
         }
     }
 
+    /// A conversation has another id from now on, and a file with all of it in it; its answers follow it.
+    pub(super) fn rename_jobs(&mut self, from: &ConversationId, to: &ConversationId) {
+        for ask in self.asks.iter_mut().filter(|a| a.chat == *from) {
+            ask.chat = to.clone();
+        }
+        if let Some(job) = self.engine.job.as_mut().filter(|j| j.chat == *from) {
+            job.chat = to.clone();
+            job.unsaved.clear();
+        }
+    }
+
     /// Asks the engine for the next answer, if it is free.
     pub(super) fn ask_next(&mut self) {
         if self.engine.state != State::Ready || self.engine.job.is_some() {
@@ -436,7 +447,7 @@ impl App {
     /// Gives a conversation's file back.
     pub(super) fn close(&mut self, chat: &mut Chat, now: Instant) {
         chat.save_all(now, &mut self.effects);
-        if chat.is_ours() && chat.on_disk != super::OnDisk::Nothing {
+        if chat.is_ours() && chat.has_file {
             let id = chat.conversation.id.clone();
             self.effects.push(Effect::Store(crate::chat::StoreRequest::Close(id)));
         }

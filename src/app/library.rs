@@ -1,7 +1,7 @@
 //! The conversations that there are, and going from one to another.
 
 use super::event::{Effect, Resume};
-use super::{App, Chat, Focus, OnDisk, fresh};
+use super::{App, Chat, Focus, fresh};
 use crate::chat::{Access, ConversationId, StoreEvent, StoreRequest, Summary};
 
 /// The list of conversations.
@@ -49,7 +49,7 @@ impl App {
                 let id = conversation.id.clone();
                 if self.library.opening.as_ref() == Some(&id) {
                     self.library.opening = None;
-                    let mut chat = Chat::new(*conversation, access, OnDisk::There);
+                    let mut chat = Chat::new(*conversation, access, true);
                     if let Access::ReadOnly(why) = &chat.access {
                         chat.banner = Some(format!("Read only: {why}"));
                     }
@@ -58,7 +58,6 @@ impl App {
                         self.error(note.clone());
                     }
                 } else if let Some(chat) = self.chat_mut(&id) {
-                    chat.on_disk = OnDisk::There;
                     chat.banner = None;
                     self.list();
                 }
@@ -68,12 +67,14 @@ impl App {
                 self.list();
             }
             StoreEvent::SaveFailed { id, reason } => {
-                if let Some(chat) = self.chat_mut(&id) {
-                    chat.banner = Some(reason);
+                match self.chat_mut(&id) {
+                    Some(chat) => chat.banner = Some(reason),
+                    None => self.error(reason),
                 }
                 // The words are safe in memory; an answer need not wait for the disk.
                 self.may_ask(&id, None);
             }
+            StoreEvent::Taken { id, reason } => self.go_on_in_a_copy(&id, &reason),
             StoreEvent::SaveRecovered { id } => {
                 if let Some(chat) = self.chat_mut(&id) {
                     chat.banner = None;
@@ -84,7 +85,7 @@ impl App {
                 self.library.trashed = Some(id.clone());
                 self.tell("Moved to the trash folder; u in the list brings it back");
                 if self.chat.conversation.id == id {
-                    self.show(self.empty());
+                    self.new_chat();
                 }
                 self.list();
             }
@@ -97,18 +98,29 @@ impl App {
                 if self.library.opening.as_ref() == id.as_ref() {
                     self.library.opening = None;
                 }
-                let asked = id.and_then(|id| self.chat_mut(&id)).filter(|c| c.on_disk == OnDisk::Asked);
-                if let Some(chat) = asked {
-                    // The next word tries again, with everything that is there by then.
-                    chat.on_disk = OnDisk::Nothing;
-                    chat.banner = Some(format!("Not saved: {reason}"));
-                    let id = chat.conversation.id.clone();
-                    self.may_ask(&id, None);
-                } else {
-                    self.error(reason);
-                }
+                self.error(reason);
             }
         }
+    }
+
+    /// Saves a conversation, whose file is not ours any more, in a file of its own.
+    fn go_on_in_a_copy(&mut self, id: &ConversationId, reason: &str) {
+        let copy = self.new_id();
+        let Some(chat) = self.chat_mut(id) else { return };
+        chat.conversation.id = copy.clone();
+        chat.conversation.title = Some(format!("{} (copy)", chat.title()));
+        chat.has_file = false;
+        let mut effects = Vec::new();
+        chat.ensure_file(&mut effects);
+        self.effects.append(&mut effects);
+        if let Some(chat) = self.background.remove(id) {
+            self.background.insert(copy.clone(), chat);
+        }
+        self.rename_jobs(id, &copy);
+        // What waited for the old file need not wait any more.
+        self.may_ask(&copy, None);
+        self.error(format!("Saved as a copy, because {reason}; the other program's version stays as it is"));
+        self.list();
     }
 
     fn listed(&mut self, items: Vec<Summary>) {
@@ -127,16 +139,20 @@ impl App {
         }
     }
 
-    fn empty(&self) -> Chat {
+    /// An id that no other conversation has.
+    fn new_id(&mut self) -> ConversationId {
         // Two conversations of one process must not get one id within a millisecond.
-        let salt = self.salt.wrapping_add(u32::try_from(self.counter).unwrap_or(0)).wrapping_mul(0x9E37_79B1);
-        let conversation = fresh(self.now, salt, &self.defaults.0, &self.defaults.1);
-        Chat::new(conversation, Access::Write, OnDisk::Nothing)
+        let number = u32::try_from(self.next_number()).unwrap_or(0);
+        ConversationId::new(self.now.wall_ms, self.salt.wrapping_add(number).wrapping_mul(0x9E37_79B1))
+    }
+
+    fn empty(&mut self) -> Chat {
+        let id = self.new_id();
+        Chat::new(fresh(self.now, id, &self.defaults.0, &self.defaults.1), Access::Write, false)
     }
 
     /// Starts a new conversation.
     pub(super) fn new_chat(&mut self) {
-        self.counter += 1;
         let chat = self.empty();
         self.show(chat);
     }
@@ -199,7 +215,7 @@ impl App {
     pub(super) fn trash(&mut self, id: ConversationId) {
         if self.chat.conversation.id == id {
             self.stop();
-            if self.chat.on_disk == OnDisk::Nothing {
+            if !self.chat.has_file {
                 self.new_chat();
                 return;
             }

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 
-pub use chat::{Chat, OnDisk, mark};
+pub use chat::{Chat, mark};
 pub use commands::{Command, Scope};
 pub use engine::{Ask, Engine, Job, State};
 pub use event::{Effect, Event, Now, Resume, Start};
@@ -120,7 +120,8 @@ pub struct App {
 impl App {
     /// The state at the start, and what to do first.
     pub fn new(start: Start, now: Now) -> (Self, Vec<Effect>) {
-        let conversation = fresh(now, start.salt, &start.sampling, &start.system);
+        let id = ConversationId::new(now.wall_ms, start.salt);
+        let conversation = fresh(now, id, &start.sampling, &start.system);
         let mut app = Self {
             size: start.size,
             color: start.color,
@@ -128,7 +129,7 @@ impl App {
             overlay: None,
             notice: None,
             library: Library::new(start.resume),
-            chat: Chat::new(conversation, Access::Write, OnDisk::Nothing),
+            chat: Chat::new(conversation, Access::Write, false),
             engine: Engine::new(start.params),
             input: Input::default(),
             knob: 0,
@@ -369,8 +370,7 @@ fn is_text(key: &KeyEvent) -> bool {
     matches!(key.code, KeyCode::Char(_)) && !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT)
 }
 
-fn fresh(now: Now, salt: u32, sampling: &Sampling, system: &str) -> Conversation {
-    let id = ConversationId::new(now.wall_ms, salt);
+fn fresh(now: Now, id: ConversationId, sampling: &Sampling, system: &str) -> Conversation {
     Conversation { system: system.to_owned(), ..Conversation::new(id, now.wall_ms, sampling.clone()) }
 }
 

@@ -223,6 +223,38 @@ fn a_failed_save_is_told_and_the_answer_comes_all_the_same() {
 }
 
 #[test]
+fn a_conversation_whose_file_was_taken_goes_on_in_a_copy() {
+    let mut rig = Rig::ready(WIDE);
+    rig.send("hi");
+    let job = rig.started();
+    rig.token(job, 1, "Hello");
+    let old = rig.app.chat.conversation.id.clone();
+    rig.event(Event::Store(StoreEvent::Taken { id: old.clone(), reason: "another program has changed it".into() }));
+    assert!(rig.notice().contains("Saved as a copy, because another program has changed it"));
+    rig.token(job, 2, " there");
+    rig.finish(job, Finish::Stop);
+    rig.send("and on");
+    // The fold of what was written to the copy is what is shown.
+    let mut copy: Option<Conversation> = None;
+    for effect in &rig.done {
+        match effect {
+            Effect::Store(StoreRequest::Create(made)) => copy = Some((**made).clone()),
+            Effect::Store(StoreRequest::Append { id, entries, .. }) => {
+                if let Some(copy) = copy.as_mut().filter(|c| c.id == *id) {
+                    entries.iter().for_each(|e| copy.apply(e));
+                }
+            }
+            _ => {}
+        }
+    }
+    let copy = copy.unwrap();
+    assert_ne!(copy.id, old);
+    assert_eq!(copy.title.as_deref(), Some("hi (copy)"));
+    assert_eq!(copy, rig.app.chat.conversation);
+    assert_eq!(rig.texts()[1], "Hello there");
+}
+
+#[test]
 fn a_question_sent_while_loading_is_answered_when_it_can_be() {
     let mut rig = Rig::new(WIDE);
     rig.send("early");

@@ -97,11 +97,10 @@ pub struct Summary {
 pub enum StoreRequest {
     /// Answered by `Listed`.
     List,
-    /// Answered by `Opened` or `Failed`. Locks the file if it can. A conversation that was open before and
-    /// is not open in another place stays open until `Close`.
+    /// Answered by `Opened` or `Failed`. Locks the file if it can, until `Close`.
     Open(ConversationId),
-    /// Makes the file of a new conversation; answered by `Opened` or `Failed`. The conversation may hold
-    /// a draft, a system prompt, settings and messages; all are written.
+    /// Begins a new conversation; answered by `Opened`, and by `SaveFailed` if its file cannot be made yet. The
+    /// conversation may hold a draft, a system prompt, settings and messages; all are written.
     Create(Box<Conversation>),
     /// Writes entries at the end of an open conversation's file. Without `sync` they may wait in the
     /// system's cache. With a ticket, `Saved` answers when they are on disk.
@@ -115,7 +114,7 @@ pub enum StoreRequest {
         /// What `Saved` repeats.
         ticket: Option<u64>,
     },
-    /// Gives the lock back.
+    /// Gives the lock back, as soon as everything is written.
     Close(ConversationId),
     /// Moves the file to the trash folder; answered by `Trashed` or `Failed`.
     Trash(ConversationId),
@@ -157,6 +156,14 @@ pub enum StoreEvent {
     SaveRecovered {
         /// The conversation.
         id: ConversationId,
+    },
+    /// Another program has changed or taken the file of a conversation that is open here. What was written since
+    /// is in memory only; the file is given up.
+    Taken {
+        /// The conversation.
+        id: ConversationId,
+        /// What happened to the file.
+        reason: String,
     },
     /// The conversation is in the trash folder.
     Trashed(ConversationId),

@@ -9,9 +9,7 @@ use serde::Serialize;
 use super::Stop;
 use super::context::Context;
 use super::running::{Done, Failure, Running};
-use crate::chat::{
-    Conversation, ConversationId, Entry, Finish, Made, Message, MessageState, Role, StoreEvent, StoreRequest,
-};
+use crate::chat::{Conversation, ConversationId, Entry, Finish, Made, Message, MessageState, Role, StoreRequest};
 use crate::chat::{Sampling, Timings, Usage};
 use crate::engine::protocol::{Prompt, Turn};
 use crate::store::Worker;
@@ -215,17 +213,11 @@ fn save(
     };
     conversation.apply(&Entry::Message(message(1, Role::User, &options.prompt, None)));
     conversation.apply(&Entry::Message(message(2, Role::Assistant, text, Some(made))));
-    let (sender, events) = std::sync::mpsc::channel();
-    let worker = Worker::start(context.paths.conversations(), move |event| {
-        let _ = sender.send(event);
-    })
-    .map_err(|e| format!("The answer is not saved: {e}"))?;
+    let worker =
+        Worker::start(context.paths.conversations(), |_| {}).map_err(|e| format!("The answer is not saved: {e}"))?;
     worker.send(StoreRequest::Create(Box::new(conversation)));
-    let event = events.recv();
-    worker.finish();
-    match event {
-        Ok(StoreEvent::Failed { reason, .. }) => Err(reason),
-        Ok(_) => Ok(()),
-        Err(error) => Err(format!("The answer is not saved: {error}")),
+    match worker.finish().into_iter().next() {
+        Some(reason) => Err(reason),
+        None => Ok(()),
     }
 }

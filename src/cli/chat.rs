@@ -338,7 +338,9 @@ impl Loop {
         if away.is_none() {
             drop(screen);
         }
-        store.finish();
+        for sentence in store.finish() {
+            eprintln!("llmchat: {sentence}");
+        }
         let _ = engine.join();
         if let Some(panic) = terminal::last_panic() {
             let log = setup.paths.log();

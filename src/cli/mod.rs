@@ -51,6 +51,7 @@ impl From<anyhow::Error> for Stop {
 
 /// Runs the program with the process's arguments. Exit codes: 0, 1 failed, 2 used wrongly, 130 interrupted.
 pub fn run() -> ExitCode {
+    crate::terminal::outlive_file_limits();
     let arguments = args::familiar(std::env::args().collect());
     let matches = match args::command().try_get_matches_from(arguments) {
         Ok(matches) => matches,

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use toml::de::{DeTable, DeValue};
 
-use super::table::SETTINGS;
+use super::table::{SETTINGS, Written, written};
 use super::{Settings, nearest};
-use crate::chat::{KNOBS, Knob};
+use crate::chat::KNOBS;
 
 /// The settings of the file and the environment over the defaults, and what was wrong with them, one
 /// sentence each. A file that is not there is no fault.
@@ -28,8 +28,8 @@ pub fn load(path: &Path, env: impl Fn(&str) -> Option<String>) -> (Settings, Vec
 fn from_text(text: &str, name: &str, settings: &mut Settings, notices: &mut Vec<String>) {
     let place = |at: usize| {
         let before = text.get(..at).unwrap_or(text);
-        let (lines, last) = before.rsplit_once('\n').map_or((0, before), |(lines, last)| (lines.lines().count(), last));
-        format!("{name}:{}:{}", lines.max(usize::from(before.contains('\n'))) + 1, last.chars().count() + 1)
+        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+        format!("{name}:{}:{column}", before.matches('\n').count() + 1)
     };
     let table = match DeTable::parse(text) {
         Ok(table) => table,
@@ -55,21 +55,31 @@ fn from_text(text: &str, name: &str, settings: &mut Settings, notices: &mut Vec<
 }
 
 fn one(name: &str, value: &DeValue<'_>, place: &str, settings: &mut Settings, notices: &mut Vec<String>) {
-    let knob = name.strip_prefix("sampling.").and_then(Knob::named);
-    if knob.is_none() && SETTINGS.iter().all(|s| s.name != name) {
+    let Some(written) = written(name) else {
         notices.push(format!("{place}: there is no setting '{name}'{}", nearest(name)));
         return;
-    }
+    };
     let text = match value {
+        DeValue::String(text) if written == Written::Bare => {
+            // A value that is wrong in itself is told so first.
+            let why =
+                settings.clone().set(name, text).err().unwrap_or_else(|| format!("{name} is written without quotes"));
+            notices.push(format!("{place}: {why}; the default is used"));
+            return;
+        }
+        DeValue::Integer(_) | DeValue::Float(_) | DeValue::Boolean(_) if written == Written::Text => {
+            notices.push(format!("{place}: {name} is a text and needs quotes; the default is used"));
+            return;
+        }
         DeValue::String(text) => text.to_string(),
         DeValue::Integer(number) => number.to_string(),
         DeValue::Float(number) => number.to_string(),
         DeValue::Boolean(truth) => truth.to_string(),
-        DeValue::Array(items) if name == "engine.command" => {
+        DeValue::Array(items) if written == Written::List => {
             let words: Option<Vec<String>> = items.iter().map(|i| i.get_ref().as_str().map(str::to_owned)).collect();
             match words {
                 Some(words) => settings.engine_command = words,
-                None => notices.push(format!("{place}: engine.command must be a list of texts; the default is used")),
+                None => notices.push(format!("{place}: {name} must be a list of texts; the default is used")),
             }
             return;
         }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::Settings;
-use crate::chat::{KNOBS, Kind};
+use crate::chat::{KNOBS, Kind, Knob};
 
 /// A row of the table.
 #[derive(Debug)]
@@ -60,6 +60,15 @@ pub static SETTINGS: [Setting; 12] = [
         help: "How much the log file says: off, error, warn, info or debug." },
 ];
 
+/// How a setting or knob is written in the file; none if there is none of that name.
+pub(super) fn written(name: &str) -> Option<Written> {
+    match name.strip_prefix("sampling.").and_then(Knob::named) {
+        Some(knob) if matches!(knob.spec().kind, Kind::Choice(_)) => Some(Written::Text),
+        Some(_) => Some(Written::Bare),
+        None => SETTINGS.iter().find(|s| s.name == name).map(|s| s.kind),
+    }
+}
+
 /// The example file: every setting with its default, and why.
 pub fn example() -> String {
     let defaults = Settings::default();
@@ -69,9 +78,8 @@ pub fn example() -> String {
          # LLMCHAT_UI_MOUSE=true; flags come before both.\n",
     );
     let mut section = "";
-    let mut write = |name: &str, kind: Written, help: &str, sampling: bool| {
+    let mut write = |name: &str, help: &str| {
         let (head, key) = name.split_once('.').unwrap_or(("", name));
-        let head = if sampling { "sampling" } else { head };
         if head != section {
             let _ = write!(out, "\n[{head}]\n");
             section = match head {
@@ -82,20 +90,19 @@ pub fn example() -> String {
             };
         }
         let value = defaults.get(name).unwrap_or_default();
-        let value = match kind {
-            Written::Bare => value,
-            Written::NumberOrWord if value.parse::<i64>().is_ok() => value,
-            Written::Text | Written::NumberOrWord => format!("\"{value}\""),
-            Written::List => "[]".to_owned(),
+        let value = match written(name) {
+            Some(Written::Text) => format!("\"{value}\""),
+            Some(Written::NumberOrWord) if value.parse::<i64>().is_err() => format!("\"{value}\""),
+            Some(Written::List) => "[]".to_owned(),
+            _ => value,
         };
         let _ = write!(out, "\n# {help}\n# {key} = {value}\n");
     };
     for setting in &SETTINGS {
-        write(setting.name, setting.kind, setting.help, false);
+        write(setting.name, setting.help);
     }
     for spec in &KNOBS {
-        let kind = if matches!(spec.kind, Kind::Choice(_)) { Written::Text } else { Written::Bare };
-        write(&format!("sampling.{}", spec.name), kind, spec.help, true);
+        write(&format!("sampling.{}", spec.name), spec.help);
     }
     out
 }

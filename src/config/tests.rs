@@ -52,6 +52,21 @@ fn faults_are_named_with_their_place_and_the_rest_counts() {
 }
 
 #[test]
+fn a_value_of_another_type_is_named_with_its_line() {
+    let (settings, notices) = file("\n# a comment\n\nmodel = 5\n\n[ui]\nmouse = \"yes\"\n[sampling]\ntop_k = \"7\"\n");
+    assert_eq!(settings, Settings::default());
+    let told = [
+        "config:4:1: model is a text and needs quotes",
+        "config:9:1: sampling.top_k is written without quotes",
+        "config:7:1: ui.mouse is written without quotes",
+    ];
+    assert_eq!(notices.len(), told.len(), "{notices:?}");
+    for start in told {
+        assert!(notices.iter().any(|n| n.starts_with(start)), "{start}: {notices:?}");
+    }
+}
+
+#[test]
 fn broken_toml_starts_with_the_defaults() {
     let (settings, notices) = file("model = \"x\"\nthreads = = 2\n");
     assert_eq!(settings, Settings::default());

@@ -1,14 +1,13 @@
 //! The folder of conversations: names, listing, finding.
 
+use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::chat::{ConversationId, Entry, Role, Summary};
 
-/// A file up to this size is read whole for the list; of a larger one its two ends.
-const READ_WHOLE: u64 = 512 << 10;
 /// How much of a long title or question the list shows.
 const LONGEST_TITLE: usize = 80;
 /// Longest slug in a file's name.
@@ -23,10 +22,20 @@ pub fn make(folder: &Path) -> io::Result<()> {
     builder.create(folder)
 }
 
+/// Makes the names in a folder durable.
+pub fn sync(folder: &Path) -> io::Result<()> {
+    if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
+}
+
 /// The name of a conversation's file. The slug is for people; only the id counts.
 pub fn file_name(id: &ConversationId, title: Option<&str>) -> String {
     let slug = slug(title.unwrap_or_default());
     if slug.is_empty() { format!("{id}.jsonl") } else { format!("{id}-{slug}.jsonl") }
+}
+
+/// Whether a file has no slug yet. Only such a one is renamed: a name that changes is bad for backups.
+pub fn is_plain(path: &Path, id: &ConversationId) -> bool {
+    path.file_stem().is_some_and(|stem| stem == id.as_str())
 }
 
 /// ASCII letters and digits of a title, with single dashes between.
@@ -65,38 +74,51 @@ pub fn path_of(folder: &Path, id: &ConversationId) -> Option<PathBuf> {
     conversations(folder).ok()?.into_iter().find(named)
 }
 
-/// Every conversation of a folder, youngest change first. A folder that is not there holds none.
-///
-/// # Errors
-/// If the folder cannot be read.
-pub fn list(folder: &Path) -> io::Result<Vec<Summary>> {
-    let paths = match conversations(folder) {
-        Ok(paths) => paths,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error),
-    };
-    let mut list: Vec<Summary> = paths.iter().filter_map(|path| summary(path)).collect();
-    list.sort_by(|a, b| b.changed.cmp(&a.changed).then_with(|| b.id.cmp(&a.id)));
-    Ok(list)
+/// The rows of the list, kept for as long as their files do not change.
+#[derive(Debug, Default)]
+pub struct Listing(HashMap<PathBuf, (u64, SystemTime, Summary)>);
+
+impl Listing {
+    /// Every conversation of a folder, youngest change first. A folder that is not there holds none.
+    ///
+    /// # Errors
+    /// If the folder cannot be read.
+    pub fn list(&mut self, folder: &Path) -> io::Result<Vec<Summary>> {
+        let paths = match conversations(folder) {
+            Ok(paths) => paths,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        let mut known = std::mem::take(&mut self.0);
+        for path in paths {
+            let Some((size, changed)) = path.metadata().ok().and_then(|m| Some((m.len(), m.modified().ok()?))) else {
+                continue;
+            };
+            let row = known.remove(&path).filter(|row| (row.0, row.1) == (size, changed));
+            if let Some(row) = row.or_else(|| Some((size, changed, summary(&path, changed)?))) {
+                self.0.insert(path, row);
+            }
+        }
+        let mut list: Vec<Summary> = self.0.values().map(|row| row.2.clone()).collect();
+        list.sort_by(|a, b| b.changed.cmp(&a.changed).then_with(|| b.id.cmp(&a.id)));
+        Ok(list)
+    }
 }
 
-fn summary(path: &Path) -> Option<Summary> {
+fn summary(path: &Path, changed: SystemTime) -> Option<Summary> {
     let name = path.file_stem()?.to_str()?;
     // Two groups of an id: time and salt.
     let plain: Vec<&str> = name.splitn(3, '-').take(2).collect();
-    let by_name = ConversationId::parse(&plain.join("-"))?;
-    let facts = path.metadata().ok()?;
-    let changed = facts.modified().ok()?.duration_since(UNIX_EPOCH).ok()?.as_millis();
+    let changed = changed.duration_since(UNIX_EPOCH).ok()?.as_millis();
     let mut summary = Summary {
-        id: by_name,
+        id: ConversationId::parse(&plain.join("-"))?,
         title: String::new(),
         changed: i64::try_from(changed).unwrap_or(i64::MAX),
         messages: 0,
         damage: None,
     };
-    match ends(path, facts.len()) {
-        Ok(bytes) => glance(&bytes, &mut summary),
-        Err(error) => summary.damage = Some(format!("cannot be read: {error}")),
+    if let Err(error) = glance(path, &mut summary) {
+        summary.damage = Some(format!("cannot be read: {error}"));
     }
     if summary.title.is_empty() {
         summary.title = if summary.damage.is_some() { name.to_owned() } else { "New conversation".to_owned() };
@@ -104,44 +126,38 @@ fn summary(path: &Path) -> Option<Summary> {
     Some(summary)
 }
 
-fn ends(path: &Path, size: u64) -> io::Result<Vec<u8>> {
-    let mut file = File::open(path)?;
-    let mut bytes = Vec::new();
-    file.by_ref().take(if size <= READ_WHOLE { size } else { READ_WHOLE / 2 }).read_to_end(&mut bytes)?;
-    if size > READ_WHOLE {
-        bytes.push(b'\n');
-        file.seek(SeekFrom::Start(size - READ_WHOLE / 2))?;
-        file.take(READ_WHOLE / 2).read_to_end(&mut bytes)?;
-    }
-    Ok(bytes)
-}
-
 /// Fills a summary from a file's lines without folding them. Lines that are cut are no entries and say nothing.
-fn glance(bytes: &[u8], summary: &mut Summary) {
+fn glance(path: &Path, summary: &mut Summary) -> io::Result<()> {
+    let mut input = BufReader::with_capacity(64 << 10, File::open(path)?);
     let mut question = String::new();
-    for (nth, line) in bytes.split(|b| *b == b'\n').enumerate() {
-        if nth == 0 {
-            match serde_json::from_slice(line) {
-                Ok(Entry::Header { id, .. }) => summary.id = id,
-                _ => summary.damage = Some("does not begin like a conversation of this program".to_owned()),
-            }
+    let mut line = Vec::new();
+    let mut nth = 0;
+    while input.read_until(b'\n', &mut line)? > 0 {
+        if nth == 0 && !matches!(serde_json::from_slice(&line), Ok(Entry::Header { .. })) {
+            summary.damage = Some("does not begin like a conversation of this program".to_owned());
         } else if line.starts_with(b"{\"type\":\"message\"") {
             summary.messages += 1;
             if question.is_empty()
-                && let Ok(Entry::Message(message)) = serde_json::from_slice(line)
+                && let Ok(Entry::Message(message)) = serde_json::from_slice(&line)
                 && message.role == Role::User
             {
                 question = message.text;
             }
         } else if line.starts_with(b"{\"type\":\"title\"")
-            && let Ok(Entry::Title { text }) = serde_json::from_slice(line)
+            && let Ok(Entry::Title { text }) = serde_json::from_slice(&line)
         {
             summary.title = text;
         }
+        nth += 1;
+        line.clear();
+    }
+    if nth == 0 {
+        summary.damage = Some("is empty".to_owned());
     }
     if summary.title.is_empty() {
         summary.title = question;
     }
     let line = summary.title.lines().find(|l| !l.trim().is_empty()).unwrap_or_default();
     summary.title = line.trim().chars().take(LONGEST_TITLE).collect();
+    Ok(())
 }

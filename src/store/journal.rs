@@ -1,194 +1,118 @@
-//! One conversation file: reading it whatever its state, and writing at its end.
+//! One conversation file that is ours: locked, written only at its end, never where somebody else wrote.
 
+use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use crate::chat::{Conversation, Entry, JOURNAL_VERSION, MessageState, Sampling};
-
-/// A longer line is passed over: no message is that long, and memory stays bounded.
-const LONGEST_LINE: u64 = 64 << 20;
-
-/// What a file holds.
-#[derive(Debug)]
-pub struct Contents {
-    /// The fold of its entries.
-    pub conversation: Conversation,
-    /// What is to be said about it, one sentence each.
-    pub notes: Vec<String>,
-    /// Bytes up to the end of its last whole line.
-    pub whole: u64,
-    /// Its size.
-    pub size: u64,
-    /// Written by a newer program: it may mean more than is understood here.
-    pub newer: bool,
-}
-
-/// Reads a conversation file.
-///
-/// # Errors
-/// If it cannot be read, or its first line does not say what it is.
-pub fn read(path: &Path) -> Result<Contents, String> {
-    let file = File::open(path).map_err(|e| format!("{} cannot be read: {e}", path.display()))?;
-    let mut input = BufReader::new(file);
-    let mut line = Vec::new();
-    let mut size = 0u64;
-    let mut next = |line: &mut Vec<u8>| -> Result<Option<Line>, String> {
-        line.clear();
-        let n = input
-            .by_ref()
-            .take(LONGEST_LINE)
-            .read_until(b'\n', line)
-            .map_err(|e| format!("{}: {e}", path.display()))?;
-        if n == 0 {
-            return Ok(None);
-        }
-        let mut length = n as u64;
-        let mut whole = line.last() == Some(&b'\n');
-        let long = !whole && length == LONGEST_LINE;
-        if long {
-            (length, whole) = pass_over(&mut input, length).map_err(|e| format!("{}: {e}", path.display()))?;
-        }
-        Ok(Some(Line { length, whole, long }))
-    };
-    let header = next(&mut line)?.ok_or_else(|| format!("{} is empty", path.display()))?;
-    let Ok(Entry::Header { version, id, created }) = serde_json::from_slice(&line) else {
-        return Err(format!("{} does not begin like a conversation of this program", path.display()));
-    };
-    size += header.length;
-    let mut whole = if header.whole { size } else { 0 };
-    let mut conversation = Conversation::new(id, created, Sampling::default());
-    let mut broken = 0usize;
-    let mut torn = 0u64;
-    while let Some(read) = next(&mut line)? {
-        size += read.length;
-        if !read.whole {
-            torn = read.length;
-            break;
-        }
-        whole = size;
-        let blank = line.trim_ascii().is_empty();
-        match serde_json::from_slice::<Entry>(&line) {
-            Ok(entry) if !read.long => conversation.apply(&entry),
-            _ if blank => {}
-            _ => broken += 1,
-        }
-    }
-    let mut notes = Vec::new();
-    if torn > 0 {
-        notes.push(format!(
-            "The last line of this conversation was not written whole; {torn} bytes of it were set aside"
-        ));
-    }
-    if broken > 0 {
-        notes.push(format!("{broken} damaged lines of this conversation were passed over; they stay in the file"));
-    }
-    for message in &mut conversation.messages {
-        if message.state == MessageState::Open {
-            message.state = MessageState::Complete;
-            notes.push("An answer of this conversation was broken off when the program ended".to_owned());
-        }
-    }
-    Ok(Contents { conversation, notes, whole, size, newer: version > JOURNAL_VERSION })
-}
-
-struct Line {
-    length: u64,
-    whole: bool,
-    long: bool,
-}
-
-fn pass_over(input: &mut impl BufRead, mut length: u64) -> io::Result<(u64, bool)> {
-    loop {
-        let bytes = input.fill_buf()?;
-        if bytes.is_empty() {
-            return Ok((length, false));
-        }
-        let end = bytes.iter().position(|b| *b == b'\n');
-        let n = end.map_or(bytes.len(), |at| at + 1);
-        input.consume(n);
-        length += n as u64;
-        if end.is_some() {
-            return Ok((length, true));
-        }
-    }
-}
+use super::folder;
+use super::read::{Contents, read};
+use crate::chat::{ConversationId, Entry};
 
 /// A conversation file that is ours to write: it is locked until this is dropped.
 #[derive(Debug)]
 pub struct Journal {
-    file: File,
+    /// None until the file could be made.
+    file: Option<File>,
     path: PathBuf,
-    /// Its length after our last write; if it is another now, somebody else wrote.
-    length: u64,
-    /// Lines that could not be written yet.
-    pending: Vec<u8>,
+    /// Bytes of the file that the disk has confirmed.
+    synced: u64,
+    /// The lines after them. After a failed sync nobody knows which of them are on disk, so they are kept
+    /// until the disk has confirmed them.
+    tail: Vec<u8>,
+    /// Bytes of the tail that are written.
+    written: usize,
 }
 
-/// Why a journal is not ours.
+/// Why something was not written.
+#[derive(Debug)]
+pub enum Fault {
+    /// Another program has changed, moved or replaced the file, or its name is taken.
+    Taken(&'static str),
+    /// It may go better the next time.
+    Io(io::Error),
+}
+
+impl From<io::Error> for Fault {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Taken(how) => f.write_str(how),
+            Self::Io(error) => error.fmt(f),
+        }
+    }
+}
+
+/// Why a file is not ours.
 #[derive(Debug)]
 pub enum NotOurs {
     /// Another program has it open.
     Locked,
     /// It cannot be opened for writing.
     Failed(io::Error),
+    /// It must not be written to; what it holds.
+    ReadOnly(Box<Contents>, String),
+    /// It is no conversation, in one sentence.
+    Unreadable(String),
+}
+
+impl From<io::Error> for NotOurs {
+    fn from(error: io::Error) -> Self {
+        Self::Failed(error)
+    }
 }
 
 impl Journal {
-    /// Makes the file of a new conversation with these entries in it, on disk.
-    ///
-    /// # Errors
-    /// If it exists or cannot be written.
-    pub fn create(path: PathBuf, entries: &[Entry]) -> io::Result<Self> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create_new(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let file = options.open(&path)?;
-        file.try_lock().map_err(io::Error::from)?;
-        let mut journal = Self { file, path, length: 0, pending: Vec::new() };
-        let made = journal.append(entries, true).and_then(|()| sync_folder(&journal.path));
-        if let Err(error) = made {
-            // Nothing of it is of use: an empty file would look like a lost conversation.
-            let _ = std::fs::remove_file(&journal.path);
-            return Err(error);
-        }
-        Ok(journal)
+    /// A new conversation's journal. Its file is made, with everything in it at once, by the first write that
+    /// succeeds.
+    pub fn new(path: PathBuf) -> Self {
+        Self { file: None, path, synced: 0, tail: Vec::new(), written: 0 }
     }
 
-    /// Opens and locks a file that was read. A torn last line is moved to `<file>.torn`.
+    /// Opens, locks and reads a file. A torn last line is moved to `<file>.torn`.
     ///
     /// # Errors
-    /// If it is locked by another program or cannot be written.
-    pub fn open(path: &Path, contents: &Contents) -> Result<Self, NotOurs> {
-        let file = OpenOptions::new().read(true).write(true).open(path).map_err(NotOurs::Failed)?;
+    /// If it is locked by another program, cannot be written, must not be, or is no conversation.
+    pub fn open(path: &Path, id: &ConversationId) -> Result<(Self, Contents), NotOurs> {
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(NotOurs::Locked),
             Err(TryLockError::Error(error)) => return Err(NotOurs::Failed(error)),
         }
-        let mut journal = Self { file, path: path.to_owned(), length: contents.size, pending: Vec::new() };
-        journal.cut_torn(contents).map_err(NotOurs::Failed)?;
-        Ok(journal)
+        // Read under the lock: what was read before it may be old.
+        let contents = read(&file, id).map_err(NotOurs::Unreadable)?;
+        if let Some(why) = contents.read_only.clone() {
+            return Err(NotOurs::ReadOnly(Box::new(contents), why));
+        }
+        let mut journal =
+            Self { file: Some(file), path: path.to_owned(), synced: contents.whole, tail: Vec::new(), written: 0 };
+        journal.cut_torn(&contents)?;
+        if contents.unterminated {
+            journal.tail.push(b'\n');
+        }
+        Ok((journal, contents))
     }
 
     fn cut_torn(&mut self, contents: &Contents) -> io::Result<()> {
-        if contents.whole == contents.size {
-            return Ok(());
-        }
-        // Somebody wrote since it was read: then nothing is known to be torn.
-        self.fence()?;
+        let Some(file) = self.file.as_mut().filter(|_| contents.whole < contents.size) else { return Ok(()) };
         let mut torn = Vec::new();
-        self.file.seek(SeekFrom::Start(contents.whole))?;
-        self.file.read_to_end(&mut torn)?;
-        let aside = self.path.with_extension("jsonl.torn");
-        let mut aside = OpenOptions::new().create(true).append(true).open(aside)?;
+        file.seek(SeekFrom::Start(contents.whole))?;
+        file.read_to_end(&mut torn)?;
+        torn.push(b'\n');
+        let mut options = OpenOptions::new();
+        options.create(true).append(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let mut aside = options.open(self.path.with_extension("jsonl.torn"))?;
         aside.write_all(&torn)?;
-        aside.write_all(b"\n")?;
         aside.sync_all()?;
-        self.file.set_len(contents.whole)?;
-        self.length = contents.whole;
-        Ok(())
+        file.set_len(contents.whole)
     }
 
     /// Where the file is.
@@ -196,81 +120,143 @@ impl Journal {
         &self.path
     }
 
-    /// Whether lines wait to be written.
-    pub fn is_behind(&self) -> bool {
-        !self.pending.is_empty()
+    /// What the conversation holds, lines that wait included.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn contents(&mut self, id: &ConversationId) -> Result<Contents, String> {
+        let bytes = self.bytes().map_err(|e| format!("{} cannot be read: {e}", self.path.display()))?;
+        read(bytes.as_slice(), id)
     }
 
-    /// The lines that wait.
-    pub fn pending(&self) -> &[u8] {
-        &self.pending
+    /// The bytes of the whole conversation, lines that wait included.
+    pub fn bytes(&mut self) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        if let Some(file) = &mut self.file {
+            file.seek(SeekFrom::Start(0))?;
+            Read::take(&*file, self.synced).read_to_end(&mut bytes)?;
+        }
+        bytes.extend(&self.tail);
+        Ok(bytes)
     }
 
     /// Writes entries after those that wait; what cannot be written now waits.
     ///
     /// # Errors
     /// If something still waits, or is not on disk although `sync` asked for it.
-    pub fn append(&mut self, entries: &[Entry], sync: bool) -> io::Result<()> {
+    pub fn append(&mut self, entries: &[Entry], sync: bool) -> Result<(), Fault> {
         for entry in entries {
-            serde_json::to_writer(&mut self.pending, entry)?;
-            self.pending.push(b'\n');
+            serde_json::to_writer(&mut self.tail, entry).map_err(io::Error::from)?;
+            self.tail.push(b'\n');
         }
-        self.flush()?;
-        if sync { self.file.sync_data() } else { Ok(()) }
+        self.write()?;
+        if sync { self.sync() } else { Ok(()) }
     }
 
-    fn flush(&mut self) -> io::Result<()> {
-        if self.pending.is_empty() {
+    /// Writes everything that waits and asks the disk for it.
+    ///
+    /// # Errors
+    /// If something still waits.
+    pub fn settle(&mut self) -> Result<(), Fault> {
+        self.append(&[], true)
+    }
+
+    fn write(&mut self) -> Result<(), Fault> {
+        if self.file.is_none() {
+            return self.make();
+        }
+        if self.written == self.tail.len() {
             return Ok(());
         }
         self.fence()?;
-        self.file.seek(SeekFrom::Start(self.length))?;
-        if let Err(error) = self.file.write_all(&self.pending) {
-            // Part of it may be there; it must not stand before the retry.
-            let _ = self.file.set_len(self.length);
-            return Err(error);
+        let Some(file) = &mut self.file else { return Ok(()) };
+        file.seek(SeekFrom::Start(self.synced + self.written as u64))?;
+        // What is written of a line before an error stays, and the next try goes on behind it.
+        while self.written < self.tail.len() {
+            match file.write(&self.tail[self.written..]) {
+                Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
+                Ok(n) => self.written += n,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
         }
-        self.length += self.pending.len() as u64;
-        self.pending.clear();
         Ok(())
     }
 
+    fn sync(&mut self) -> Result<(), Fault> {
+        let Some(file) = &self.file else { return Ok(()) };
+        if let Err(error) = file.sync_data() {
+            // The system may take these pages for clean now and answer the next sync with a lie: write them again.
+            self.written = 0;
+            return Err(error.into());
+        }
+        self.synced += self.written as u64;
+        self.tail.drain(..self.written);
+        self.written = 0;
+        Ok(())
+    }
+
+    /// Makes the file under another name and gives it its own when all is in it, so that nothing half is ever there.
+    fn make(&mut self) -> Result<(), Fault> {
+        let parent = self.path.parent().unwrap_or(Path::new("."));
+        folder::make(parent)?;
+        let mut file = tempfile::Builder::new().prefix(".new-").tempfile_in(parent)?;
+        file.as_file().try_lock().map_err(io::Error::from)?;
+        file.write_all(&self.tail)?;
+        file.as_file().sync_all()?;
+        let file = file.persist_noclobber(&self.path).map_err(|e| match e.error.kind() {
+            io::ErrorKind::AlreadyExists => Fault::Taken("a file of that name is there already"),
+            _ => Fault::Io(e.error),
+        })?;
+        self.file = Some(file);
+        self.synced = self.tail.len() as u64;
+        self.tail.clear();
+        self.written = 0;
+        Ok(folder::sync(parent)?)
+    }
+
     /// Refuses to write where somebody else wrote, or where the name leads to another file by now.
-    fn fence(&self) -> io::Result<()> {
-        let ours = self.file.metadata()?;
-        if ours.len() != self.length {
-            return Err(io::Error::other("another program has changed the file"));
+    fn fence(&mut self) -> Result<(), Fault> {
+        let Some(file) = &mut self.file else { return Ok(()) };
+        let ours = file.metadata()?;
+        if ours.len() != self.synced + self.written as u64 {
+            // Then what stands there must be lines of ours whose sync failed.
+            let mut there = Vec::new();
+            file.seek(SeekFrom::Start(self.synced))?;
+            Read::take(&*file, self.tail.len() as u64 + 1).read_to_end(&mut there)?;
+            if ours.len() < self.synced || !self.tail.starts_with(&there) {
+                return Err(Fault::Taken("another program has changed the file"));
+            }
         }
         #[cfg(unix)]
         {
             use std::os::unix::fs::MetadataExt;
             let named = std::fs::metadata(&self.path).ok().map(|m| (m.dev(), m.ino()));
             if named != Some((ours.dev(), ours.ino())) {
-                return Err(io::Error::other("the file was moved or replaced by another program"));
+                return Err(Fault::Taken("another program has moved or replaced the file"));
             }
         }
         Ok(())
     }
 
-    /// Gives the file another name in its folder; the lock stays.
+    /// Gives the file another name; the lock stays. A name that is taken is left alone.
+    ///
+    /// # Errors
+    /// If the name is taken or cannot be given.
     pub fn rename(&mut self, path: PathBuf) -> io::Result<()> {
-        if path != self.path && !path.exists() {
-            std::fs::rename(&self.path, &path)?;
-            self.path = path;
+        if path == self.path {
+            return Ok(());
         }
+        if path.exists() {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("{} is there already", path.display())));
+        }
+        if self.file.is_some() {
+            std::fs::rename(&self.path, &path)?;
+            for folder in [self.path.parent(), path.parent()].into_iter().flatten() {
+                folder::sync(folder)?;
+            }
+        }
+        self.path = path;
         Ok(())
-    }
-
-    /// Writes everything that waits and asks the disk for it.
-    pub fn settle(&mut self) -> io::Result<()> {
-        self.append(&[], true)
-    }
-}
-
-/// Makes a new name in the file's folder durable.
-pub fn sync_folder(path: &Path) -> io::Result<()> {
-    match path.parent() {
-        Some(folder) if cfg!(unix) => File::open(folder)?.sync_all(),
-        _ => Ok(()),
     }
 }

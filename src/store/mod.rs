@@ -5,6 +5,7 @@
 
 mod folder;
 mod journal;
+mod read;
 mod worker;
 
 pub use worker::Worker;

@@ -1,13 +1,14 @@
 //! The thread that writes, so that no key waits for a disk.
 
-use std::collections::HashMap;
-use std::io;
+use std::collections::{HashMap, HashSet};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
-use super::folder;
-use super::journal::{self, Journal, NotOurs};
+use super::folder::{self, Listing};
+use super::journal::{Fault, Journal, NotOurs};
+use super::read::{Contents, read};
 use crate::chat::{Access, Conversation, ConversationId, Entry, StoreEvent, StoreRequest};
 
 /// How long until lines that could not be written are tried again.
@@ -23,7 +24,7 @@ enum Job {
 /// The store's thread.
 pub struct Worker {
     jobs: Sender<Job>,
-    done: Receiver<()>,
+    done: Receiver<Vec<String>>,
 }
 
 impl Worker {
@@ -35,8 +36,14 @@ impl Worker {
         let (jobs, queue) = mpsc::channel();
         let (finished, done) = mpsc::channel();
         std::thread::Builder::new().name("store".to_owned()).spawn(move || {
-            Desk { folder, open: HashMap::new(), failing: HashMap::new(), sink: Box::new(sink) }.work(&queue);
-            let _ = finished.send(());
+            let desk = Desk {
+                folder,
+                listing: Listing::default(),
+                held: HashMap::new(),
+                taken: HashSet::new(),
+                sink: Box::new(sink),
+            };
+            let _ = finished.send(desk.work(&queue));
         })?;
         Ok(Self { jobs, done })
     }
@@ -46,28 +53,47 @@ impl Worker {
         let _ = self.jobs.send(Job::Request(request));
     }
 
-    /// Writes everything that waits and ends. Does not wait for ever: a disk that hangs keeps nobody here.
-    pub fn finish(self) {
+    /// Writes everything that waits and ends; what to tell the user if something could not be saved, one sentence
+    /// each. Does not wait for ever: a disk that hangs keeps nobody here.
+    pub fn finish(self) -> Vec<String> {
         let _ = self.jobs.send(Job::Finish);
-        let _ = self.done.recv_timeout(PATIENCE);
+        let late = "The disk has not answered in time: the last words may not be saved".to_owned();
+        self.done.recv_timeout(PATIENCE).unwrap_or_else(|_| vec![late])
+    }
+}
+
+/// A conversation that is ours to write.
+struct Held {
+    journal: Journal,
+    /// Tickets that wait since a write failed.
+    failing: Option<Vec<u64>>,
+    /// Nobody needs it any more, once it is written.
+    closing: bool,
+}
+
+impl Held {
+    fn new(journal: Journal) -> Self {
+        Self { journal, failing: None, closing: false }
     }
 }
 
 struct Desk {
     folder: PathBuf,
-    open: HashMap<ConversationId, Journal>,
-    /// Conversations whose last write failed, with the tickets that wait for it.
-    failing: HashMap<ConversationId, Vec<u64>>,
+    listing: Listing,
+    held: HashMap<ConversationId, Held>,
+    /// Files that other programs changed or took while they were held. What still comes for them is in the
+    /// copies that the app made.
+    taken: HashSet<ConversationId>,
     sink: Box<dyn Fn(StoreEvent)>,
 }
 
 impl Desk {
-    fn work(mut self, queue: &Receiver<Job>) {
+    fn work(mut self, queue: &Receiver<Job>) -> Vec<String> {
         loop {
-            let job = if self.failing.is_empty() {
-                queue.recv().map_err(|_| RecvTimeoutError::Disconnected)
-            } else {
+            let job = if self.held.values().any(|h| h.failing.is_some()) {
                 queue.recv_timeout(RETRY)
+            } else {
+                queue.recv().map_err(|_| RecvTimeoutError::Disconnected)
             };
             match job {
                 Ok(Job::Request(request)) => self.carry_out(request),
@@ -75,12 +101,8 @@ impl Desk {
                 Ok(Job::Finish) | Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-        self.retry();
-        for (id, journal) in &mut self.open {
-            if journal.settle().is_err() {
-                rescue(id, journal);
-            }
-        }
+        let held = std::mem::take(&mut self.held);
+        held.into_values().filter_map(|mut h| h.journal.settle().err().map(|why| rescue(h.journal, &why))).collect()
     }
 
     fn carry_out(&mut self, request: StoreRequest) {
@@ -94,12 +116,11 @@ impl Desk {
             StoreRequest::Append { id, entries, sync, ticket } => self.append(&id, &entries, sync, ticket),
             StoreRequest::Close(id) => self.close(&id),
             StoreRequest::Trash(id) => {
-                self.close(&id);
-                let moved = move_file(&id, &self.folder, &self.trash());
+                let moved = self.trash(&id);
                 self.answer(id.clone(), moved, StoreEvent::Trashed(id));
             }
             StoreRequest::Restore(id) => {
-                let moved = move_file(&id, &self.trash(), &self.folder);
+                let moved = self.restore(&id);
                 self.answer(id.clone(), moved, StoreEvent::Restored(id));
             }
             StoreRequest::Rename(id, title) => {
@@ -119,12 +140,12 @@ impl Desk {
         });
     }
 
-    fn trash(&self) -> PathBuf {
+    fn trash_folder(&self) -> PathBuf {
         self.folder.join("trash")
     }
 
-    fn list(&self) {
-        (self.sink)(match folder::list(&self.folder) {
+    fn list(&mut self) {
+        (self.sink)(match self.listing.list(&self.folder) {
             Ok(list) => StoreEvent::Listed(list),
             Err(error) => StoreEvent::Failed {
                 id: None,
@@ -137,31 +158,37 @@ impl Desk {
     }
 
     fn find(&self, id: &ConversationId) -> Result<PathBuf, String> {
-        if let Some(journal) = self.open.get(id) {
-            return Ok(journal.path().to_owned());
-        }
         folder::path_of(&self.folder, id)
             .ok_or_else(|| format!("The conversation {id} is not in {} any more", self.folder.display()))
     }
 
     fn open(&mut self, id: &ConversationId) -> Result<StoreEvent, String> {
-        let path = self.find(id)?;
-        let contents = journal::read(&path)?;
-        let access = if self.open.contains_key(id) {
-            Access::Write
-        } else if contents.newer {
-            Access::ReadOnly("a newer version of llmchat wrote this conversation; it is only shown".to_owned())
+        let (contents, access) = if let Some(held) = self.held.get_mut(id) {
+            held.closing = false;
+            let mut contents = held.journal.contents(id)?;
+            // It was whole when it was opened, and what came since is ours.
+            contents.notes.clear();
+            (contents, Access::Write)
         } else {
-            match Journal::open(&path, &contents) {
-                Ok(journal) => {
-                    self.open.insert(id.clone(), journal);
-                    Access::Write
+            let path = self.find(id)?;
+            match Journal::open(&path, id) {
+                Ok((journal, contents)) => {
+                    self.held.insert(id.clone(), Held::new(journal));
+                    self.taken.remove(id);
+                    (contents, Access::Write)
                 }
+                Err(NotOurs::ReadOnly(contents, why)) => (*contents, Access::ReadOnly(why)),
+                Err(NotOurs::Unreadable(reason)) => return Err(reason),
                 Err(NotOurs::Locked) => {
-                    Access::ReadOnly("another llmchat has this conversation open; it is only shown".to_owned())
+                    let mut contents = only_read(&path, id)?;
+                    // A line or an answer that is not whole is being written just now.
+                    contents.notes.clear();
+                    let why = "another llmchat has this conversation open; it is only shown".to_owned();
+                    (contents, Access::ReadOnly(why))
                 }
                 Err(NotOurs::Failed(error)) => {
-                    Access::ReadOnly(format!("the file cannot be written ({error}); it is only shown"))
+                    let why = format!("the file cannot be written ({error}); it is only shown");
+                    (only_read(&path, id)?, Access::ReadOnly(why))
                 }
             }
         };
@@ -171,96 +198,150 @@ impl Desk {
     fn create(&mut self, conversation: Conversation) {
         let id = conversation.id.clone();
         let path = self.folder.join(folder::file_name(&id, conversation.title.as_deref()));
-        let made = folder::make(&self.folder).and_then(|()| Journal::create(path, &entries_of(&conversation)));
-        (self.sink)(match made {
-            Ok(journal) => {
-                self.open.insert(id, journal);
-                StoreEvent::Opened { conversation: Box::new(conversation), access: Access::Write, notes: Vec::new() }
-            }
-            Err(error) => StoreEvent::Failed {
-                id: Some(id),
-                reason: format!(
-                    "The conversation cannot be saved in {}: {error}. Free some space or check the folder's rights",
-                    self.folder.display()
-                ),
-            },
+        let mut journal = Journal::new(path);
+        let written = journal.append(&entries_of(&conversation), true);
+        self.held.insert(id.clone(), Held::new(journal));
+        (self.sink)(StoreEvent::Opened {
+            conversation: Box::new(conversation),
+            access: Access::Write,
+            notes: Vec::new(),
         });
+        self.after_write(&id, written, None);
     }
 
     fn append(&mut self, id: &ConversationId, entries: &[Entry], sync: bool, ticket: Option<u64>) {
-        let Some(journal) = self.open.get_mut(id) else {
-            let reason = "The conversation is not open for writing here, so nothing was saved".to_owned();
-            (self.sink)(StoreEvent::SaveFailed { id: id.clone(), reason });
+        let Some(held) = self.held.get_mut(id) else {
+            if !self.taken.contains(id) {
+                let reason = "Not saved: the conversation is not open for writing here. Copy what matters with y";
+                (self.sink)(StoreEvent::SaveFailed { id: id.clone(), reason: reason.to_owned() });
+            }
             return;
         };
-        let written = journal.append(entries, sync || ticket.is_some());
-        if let Some(title) =
-            entries.iter().rev().find_map(|e| if let Entry::Title { text } = e { Some(text) } else { None })
-        {
+        let title = entries.iter().rev().find_map(|e| if let Entry::Title { text } = e { Some(text) } else { None });
+        if let Some(title) = title.filter(|_| folder::is_plain(held.journal.path(), id)) {
             // The name is a courtesy; the id in it is what counts.
-            let _ = journal.rename(self.folder.join(folder::file_name(id, Some(title))));
+            let _ = held.journal.rename(self.folder.join(folder::file_name(id, Some(title))));
         }
+        let written = held.journal.append(entries, sync || ticket.is_some());
+        self.after_write(id, written, ticket);
+    }
+
+    /// Tells what became of a write. Every ticket gets an answer.
+    fn after_write(&mut self, id: &ConversationId, written: Result<(), Fault>, ticket: Option<u64>) {
+        let Some(held) = self.held.get_mut(id) else { return };
         match written {
-            Ok(()) => self.saved(id, ticket),
-            Err(error) => {
-                let told = self.failing.contains_key(id);
-                self.failing.entry(id.clone()).or_default().extend(ticket);
-                if !told {
+            Ok(()) => {
+                let waiting = held.failing.take();
+                let recovered = waiting.is_some();
+                if held.closing {
+                    self.held.remove(id);
+                }
+                for ticket in waiting.into_iter().flatten().chain(ticket) {
+                    (self.sink)(StoreEvent::Saved { id: id.clone(), ticket });
+                }
+                if recovered {
+                    (self.sink)(StoreEvent::SaveRecovered { id: id.clone() });
+                }
+            }
+            Err(Fault::Io(error)) => {
+                let first = held.failing.is_none();
+                held.failing.get_or_insert_default().extend(ticket);
+                if first || ticket.is_some() {
                     (self.sink)(StoreEvent::SaveFailed { id: id.clone(), reason: sentence(&error) });
+                }
+            }
+            Err(fault @ Fault::Taken(_)) => {
+                let closing = held.closing;
+                let reason = fault.to_string();
+                if let Some(held) = self.held.remove(id) {
+                    self.taken.insert(id.clone());
+                    if closing {
+                        // The app does not have it any more, so nobody else can make a copy.
+                        let reason = rescue(held.journal, &fault);
+                        (self.sink)(StoreEvent::Failed { id: None, reason });
+                    } else {
+                        (self.sink)(StoreEvent::Taken { id: id.clone(), reason });
+                    }
                 }
             }
         }
     }
 
-    fn saved(&mut self, id: &ConversationId, ticket: Option<u64>) {
-        let waiting = self.failing.remove(id);
-        let recovered = waiting.is_some();
-        for ticket in waiting.into_iter().flatten().chain(ticket) {
-            (self.sink)(StoreEvent::Saved { id: id.clone(), ticket });
-        }
-        if recovered {
-            (self.sink)(StoreEvent::SaveRecovered { id: id.clone() });
-        }
-    }
-
     fn retry(&mut self) {
-        let ids: Vec<ConversationId> = self.failing.keys().cloned().collect();
-        for id in ids {
-            if self.open.get_mut(&id).is_none_or(|journal| journal.settle().is_ok()) {
-                self.saved(&id, None);
-            }
+        let failing = self.held.iter().filter(|(_, h)| h.failing.is_some()).map(|(id, _)| id.clone());
+        for id in failing.collect::<Vec<_>>() {
+            self.settle(&id);
         }
     }
 
-    fn close(&mut self, id: &ConversationId) {
-        if let Some(mut journal) = self.open.remove(id)
-            && journal.settle().is_err()
-        {
-            rescue(id, &journal);
+    fn settle(&mut self, id: &ConversationId) {
+        if let Some(held) = self.held.get_mut(id) {
+            let written = held.journal.settle();
+            self.after_write(id, written, None);
         }
-        self.failing.remove(id);
+    }
+
+    /// Lets go of a file as soon as it is written.
+    fn close(&mut self, id: &ConversationId) {
+        if let Some(held) = self.held.get_mut(id) {
+            held.closing = true;
+            self.settle(id);
+        }
     }
 
     fn rename(&mut self, id: &ConversationId, title: String) -> Result<(), String> {
         let entry = Entry::Title { text: title };
-        if self.open.contains_key(id) {
-            self.append(id, &[entry], true, None);
-            return Ok(());
-        }
+        let was_held = self.held.contains_key(id);
         if let StoreEvent::Opened { access: Access::ReadOnly(why), .. } = self.open(id)? {
             return Err(format!("It cannot be renamed: {why}"));
         }
         self.append(id, &[entry], true, None);
-        self.close(id);
+        if !was_held {
+            self.close(id);
+        }
         Ok(())
+    }
+
+    fn trash(&mut self, id: &ConversationId) -> Result<(), String> {
+        let trash = self.trash_folder();
+        let path = if let Some(held) = self.held.get_mut(id) {
+            held.journal.settle().map_err(|e| format!("It cannot be deleted before it is saved: {e}"))?;
+            held.journal.path().to_owned()
+        } else {
+            self.find(id)?
+        };
+        // The lock is kept while the file moves. A file that is no conversation can be moved all the same.
+        let lock = if self.held.contains_key(id) { None } else { Some(Journal::open(&path, id)) };
+        if let Some(Err(NotOurs::Locked)) = lock {
+            return Err("Another llmchat has this conversation open, so it is not deleted. Close it there".to_owned());
+        }
+        move_file(&path, &trash)?;
+        self.held.remove(id);
+        Ok(())
+    }
+
+    fn restore(&mut self, id: &ConversationId) -> Result<(), String> {
+        let trash = self.trash_folder();
+        let path = folder::path_of(&trash, id)
+            .ok_or_else(|| format!("The conversation {id} is not in {}", trash.display()))?;
+        move_file(&path, &self.folder)
     }
 }
 
-fn move_file(id: &ConversationId, from: &Path, to: &Path) -> Result<(), String> {
-    let path =
-        folder::path_of(from, id).ok_or_else(|| format!("The conversation {id} is not in {}", from.display()))?;
-    let name = path.file_name().unwrap_or_default();
-    let moved = folder::make(to).and_then(|()| std::fs::rename(&path, to.join(name)));
+fn only_read(path: &Path, id: &ConversationId) -> Result<Contents, String> {
+    let file = std::fs::File::open(path).map_err(|e| format!("{} cannot be read: {e}", path.display()))?;
+    read(file, id)
+}
+
+fn move_file(path: &Path, to: &Path) -> Result<(), String> {
+    let target = to.join(path.file_name().unwrap_or_default());
+    let moved = folder::make(to).and_then(|()| {
+        if target.exists() {
+            return Err(std::io::Error::other("a file of that name is there already"));
+        }
+        std::fs::rename(path, &target)?;
+        folder::sync(to)
+    });
     moved.map_err(|e| format!("{} cannot be moved to {}: {e}", path.display(), to.display()))
 }
 
@@ -293,19 +374,25 @@ fn entries_of(conversation: &Conversation) -> Vec<Entry> {
     entries
 }
 
-/// Last try for lines that cannot be written where they belong: a file in the temporary folder.
-fn rescue(id: &ConversationId, journal: &Journal) {
-    if journal.is_behind() {
-        let path = std::env::temp_dir().join(format!("llmchat-rescue-{id}.jsonl"));
-        match std::fs::write(&path, journal.pending()) {
-            Ok(()) => tracing::error!(
-                "lines of {} that could not be saved are in {}",
-                journal.path().display(),
-                path.display()
-            ),
-            Err(error) => tracing::error!("lines of {} could not be saved: {error}", journal.path().display()),
+/// Last try for a conversation that cannot be written where it belongs: whole, in a file of the temporary folder.
+/// Says where it is.
+fn rescue(mut journal: Journal, why: &Fault) -> String {
+    let name = journal.path().display().to_string();
+    let stem = journal.path().file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let written = journal.bytes().and_then(|bytes| {
+        let mut file = tempfile::Builder::new().prefix(&format!("{stem}-")).suffix(".jsonl").tempfile()?;
+        file.write_all(&bytes)?;
+        file.as_file().sync_all()?;
+        Ok(file.keep()?.1)
+    });
+    let told = match written {
+        Ok(path) => {
+            format!("{name} could not be saved ({why}). The whole conversation is in {}: move it there", path.display())
         }
-    }
+        Err(error) => format!("{name} could not be saved ({why}), and the temporary folder failed too ({error})"),
+    };
+    tracing::error!("{told}");
+    told
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! Signals, on a thread of their own: none of them waits for the terminal.
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use rustix::process::{Signal as Number, kill_current_process_group};
@@ -51,6 +53,11 @@ pub fn watch(sink: impl Fn(Signal) + Send + 'static) -> io::Result<()> {
         }
     })?;
     Ok(())
+}
+
+/// A file that may not grow any more fails to be written, as one on a full disk does, and does not end the program.
+pub fn outlive_file_limits() {
+    let _ = signal_hook::flag::register(signal_hook::consts::signal::SIGXFSZ, Arc::new(AtomicBool::new(false)));
 }
 
 /// Stops the process and all that were started with it, as Ctrl-Z does: a shell waits for the whole group. It

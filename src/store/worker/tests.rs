@@ -27,6 +27,17 @@ impl Rig {
         self.events.recv_timeout(Duration::from_secs(20)).unwrap()
     }
 
+    fn names(&self) -> Vec<String> {
+        let names = std::fs::read_dir(self.folder.path()).unwrap().map(|e| e.unwrap().file_name());
+        let mut names: Vec<String> = names.map(|n| n.into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    fn path(&self) -> PathBuf {
+        folder::path_of(self.folder.path(), &id()).unwrap()
+    }
+
     fn append(&self, id: &ConversationId, entries: Vec<Entry>) -> StoreEvent {
         self.ask(StoreRequest::Append { id: id.clone(), entries, sync: true, ticket: Some(7) })
     }
@@ -71,20 +82,29 @@ fn what_is_written_is_read_again() {
     entries.iter().for_each(|e| expected.apply(e));
     let (read, access, notes) = opened(rig.ask(StoreRequest::Open(id())));
     assert_eq!((read, access, notes), (expected, Access::Write, vec![]));
-    let names: Vec<_> = std::fs::read_dir(rig.folder.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    let names = rig.names();
     assert_eq!(names, ["1764590000000-00000007-ber-the-title.jsonl"]);
     let StoreEvent::Listed(list) = rig.ask(StoreRequest::List) else { panic!() };
     assert_eq!((list[0].title.as_str(), list[0].messages, &list[0].damage), ("Über: the/../title!", 1, &None));
+    // The list is kept, and what changed is seen.
+    rig.append(&id(), vec![message(2, Role::Assistant, "hello"), Entry::Title { text: "Another".into() }]);
+    let StoreEvent::Listed(list) = rig.ask(StoreRequest::List) else { panic!() };
+    assert_eq!((list[0].title.as_str(), list[0].messages), ("Another", 2));
+    assert_eq!(rig.names(), names, "only a file without a title in its name is renamed");
 }
 
 #[cfg(unix)]
 #[test]
 fn only_the_owner_can_read_it() {
-    use std::os::unix::fs::PermissionsExt;
     let rig = Rig::new();
     opened(rig.ask(StoreRequest::Create(Box::new(new()))));
-    let path = folder::path_of(rig.folder.path(), &id()).unwrap();
-    assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(mode(&rig.path()), 0o600);
+}
+
+#[cfg(unix)]
+fn mode(path: &Path) -> u32 {
+    use std::os::unix::fs::PermissionsExt;
+    path.metadata().unwrap().permissions().mode() & 0o777
 }
 
 #[test]
@@ -110,42 +130,106 @@ fn the_second_opener_only_reads() {
     second.finish();
 }
 
+/// What the file of a conversation says, read by nobody's journal.
+fn texts(path: &Path) -> Vec<String> {
+    only_read(path, &id()).unwrap().conversation.messages.into_iter().map(|m| m.text).collect()
+}
+
 #[test]
-fn a_failed_write_is_told_once_kept_and_tried_again() {
-    let rig = Rig::new();
-    opened(rig.ask(StoreRequest::Create(Box::new(new()))));
-    let path = folder::path_of(rig.folder.path(), &id()).unwrap();
-    let away = rig.folder.path().join("away");
-    std::fs::rename(&path, &away).unwrap();
-    let failed = rig.append(&id(), vec![message(1, Role::User, "one")]);
+fn what_cannot_be_written_is_told_kept_and_tried_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("conversations");
+    std::fs::write(&path, "a file stands where the folder should").unwrap();
+    let (worker, events) = start(&path);
+    let next = || events.recv_timeout(Duration::from_secs(20)).unwrap();
+    let append = |n, ticket| {
+        let entries = vec![message(n, Role::User, "x")];
+        worker.send(StoreRequest::Append { id: id(), entries, sync: false, ticket });
+    };
+    worker.send(StoreRequest::Create(Box::new(new())));
+    opened(next());
+    let failed = next();
     assert!(
         matches!(&failed, StoreEvent::SaveFailed { reason, .. } if reason.contains("kept in memory")),
         "{failed:?}"
     );
-    rig.worker.as_ref().unwrap().send(StoreRequest::Append {
-        id: id(),
-        entries: vec![message(2, Role::Assistant, "two")],
-        sync: false,
-        ticket: None,
-    });
-    std::fs::rename(&away, &path).unwrap();
-    assert_eq!(rig.next(), StoreEvent::Saved { id: id(), ticket: 7 });
-    assert_eq!(rig.next(), StoreEvent::SaveRecovered { id: id() });
-    let texts: Vec<String> = journal::read(&path).unwrap().conversation.messages.into_iter().map(|m| m.text).collect();
-    assert_eq!(texts, ["one", "two"]);
+    // Each ticket is answered: the question that waits for it must not wait for the disk.
+    for ticket in [7, 8, 9] {
+        append(u32::try_from(ticket).unwrap(), Some(ticket));
+        assert!(matches!(next(), StoreEvent::SaveFailed { .. }));
+    }
+    // It is closed only when it is written.
+    worker.send(StoreRequest::Close(id()));
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!([next(), next(), next()], [7, 8, 9].map(|ticket| StoreEvent::Saved { id: id(), ticket }));
+    assert_eq!(next(), StoreEvent::SaveRecovered { id: id() });
+    assert_eq!(texts(&folder::path_of(&path, &id()).unwrap()), ["x", "x", "x"]);
+    let (second, events) = start(&path);
+    second.send(StoreRequest::Open(id()));
+    assert_eq!(opened(events.recv().unwrap()).1, Access::Write, "the lock was given back");
+    assert_eq!((second.finish(), worker.finish()), (vec![], vec![]));
+}
+
+#[test]
+fn what_cannot_be_saved_at_the_end_is_put_aside_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("conversations");
+    std::fs::write(&path, "").unwrap();
+    let (worker, _events) = start(&path);
+    worker.send(StoreRequest::Create(Box::new(new())));
+    let entries = vec![message(1, Role::User, "precious")];
+    worker.send(StoreRequest::Append { id: id(), entries, sync: false, ticket: None });
+    let told = worker.finish();
+    let aside = told[0].split(" is in ").nth(1).unwrap().split(": move it there").next().unwrap();
+    assert_eq!(texts(Path::new(aside)), ["precious"]);
+    #[cfg(unix)]
+    assert_eq!(mode(Path::new(aside)), 0o600);
+    std::fs::remove_file(aside).unwrap();
 }
 
 #[test]
 fn what_somebody_else_wrote_is_never_written_over() {
     let rig = Rig::new();
     opened(rig.ask(StoreRequest::Create(Box::new(new()))));
-    let path = folder::path_of(rig.folder.path(), &id()).unwrap();
+    let path = rig.path();
     let mut theirs = std::fs::read(&path).unwrap();
     theirs.extend(serde_json::to_vec(&message(1, Role::User, "theirs")).unwrap());
     theirs.push(b'\n');
     std::fs::write(&path, &theirs).unwrap();
-    assert!(matches!(rig.append(&id(), vec![message(1, Role::User, "ours")]), StoreEvent::SaveFailed { .. }));
+    let taken = rig.append(&id(), vec![message(1, Role::User, "ours")]);
+    assert!(matches!(&taken, StoreEvent::Taken { reason, .. } if reason.contains("changed")), "{taken:?}");
     assert_eq!(std::fs::read(&path).unwrap(), theirs);
+    // What still comes for it is in the copy by now, and it can be opened again.
+    rig.worker.as_ref().unwrap().send(StoreRequest::Append {
+        id: id(),
+        entries: vec![message(2, Role::User, "late")],
+        sync: false,
+        ticket: None,
+    });
+    assert_eq!(opened(rig.ask(StoreRequest::Open(id()))).0.messages[0].text, "theirs");
+}
+
+#[test]
+fn a_file_that_was_moved_away_is_not_written_to() {
+    let rig = Rig::new();
+    opened(rig.ask(StoreRequest::Create(Box::new(new()))));
+    let away = rig.folder.path().join("away");
+    std::fs::rename(rig.path(), &away).unwrap();
+    let before = std::fs::read(&away).unwrap();
+    let taken = rig.append(&id(), vec![message(1, Role::User, "ours")]);
+    assert!(matches!(&taken, StoreEvent::Taken { reason, .. } if reason.contains("moved")), "{taken:?}");
+    assert_eq!(std::fs::read(&away).unwrap(), before);
+}
+
+#[test]
+fn a_conversation_that_is_open_elsewhere_is_not_moved_away() {
+    let rig = Rig::new();
+    opened(rig.ask(StoreRequest::Create(Box::new(new()))));
+    let (second, events) = start(rig.folder.path());
+    second.send(StoreRequest::Trash(id()));
+    assert!(matches!(events.recv().unwrap(), StoreEvent::Failed { reason, .. } if reason.contains("Another llmchat")));
+    assert!(rig.path().exists());
+    second.finish();
 }
 
 #[test]
@@ -199,22 +283,83 @@ fn whole_file() -> (Vec<u8>, Vec<Entry>) {
 fn every_torn_end_loses_only_its_line() {
     let (bytes, entries) = whole_file();
     let header = bytes.iter().position(|b| *b == b'\n').unwrap();
-    for end in header + 1..=bytes.len() {
+    for end in 1..=bytes.len() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(folder::file_name(&id(), None));
         std::fs::write(&path, &bytes[..end]).unwrap();
-        let contents = journal::read(&path).unwrap();
-        let lines = bytes[..end].iter().filter(|b| **b == b'\n').count();
+        let opened = Journal::open(&path, &id());
+        if end < header {
+            assert!(matches!(opened, Err(NotOurs::Unreadable(_))), "cut at {end}");
+            assert_eq!(std::fs::read(&path).unwrap(), bytes[..end], "what is not understood is left alone");
+            continue;
+        }
+        let (mut journal, contents) = opened.unwrap();
+        // An entry that lacks no more than its line end is whole.
+        let lines = bytes[..(end + 1).min(bytes.len())].iter().filter(|b| **b == b'\n').count();
         let mut expected = Conversation::new(id(), 5, Sampling::default());
         entries[..lines].iter().for_each(|e| expected.apply(e));
         assert_eq!(contents.conversation, expected, "cut at {end}");
-        let journal = Journal::open(&path, &contents).unwrap();
+        journal.settle().unwrap();
         drop(journal);
-        let kept = std::fs::read(&path).unwrap();
-        assert_eq!(kept, bytes[..usize::try_from(contents.whole).unwrap()]);
-        let torn = std::fs::read(path.with_extension("jsonl.torn")).unwrap_or_default();
-        assert_eq!([kept, torn.strip_suffix(b"\n").unwrap_or_default().to_vec()].concat(), bytes[..end].to_vec());
+        let mut kept = std::fs::read(&path).unwrap();
+        assert_eq!(kept.last(), Some(&b'\n'));
+        let aside = path.with_extension("jsonl.torn");
+        if let Ok(torn) = std::fs::read(&aside) {
+            kept.extend(torn);
+            assert_eq!(kept.pop(), Some(b'\n'));
+            #[cfg(unix)]
+            assert_eq!(mode(&aside), 0o600);
+        }
+        assert!(kept == bytes[..end] || kept == bytes[..=end], "cut at {end}");
     }
+}
+
+#[test]
+fn a_file_whose_first_line_is_damaged_is_shown() {
+    let (mut bytes, _) = whole_file();
+    bytes[3] = b'#';
+    let rig = Rig::new();
+    let path = rig.folder.path().join(folder::file_name(&id(), None));
+    std::fs::write(&path, &bytes).unwrap();
+    let (read, access, _) = opened(rig.ask(StoreRequest::Open(id())));
+    assert!(matches!(access, Access::ReadOnly(why) if why.contains("first line")));
+    assert_eq!(read.message(1).unwrap().text, "a question with ünïcode");
+    assert_eq!(std::fs::read(&path).unwrap(), bytes);
+}
+
+#[test]
+fn only_an_answer_that_nobody_writes_was_broken_off() {
+    let rig = Rig::new();
+    opened(rig.ask(StoreRequest::Create(Box::new(new()))));
+    let open = Entry::Message(Message {
+        id: 1,
+        parent: None,
+        role: Role::Assistant,
+        text: "so f".into(),
+        at: 1,
+        state: MessageState::Open,
+        made: None,
+    });
+    rig.append(&id(), vec![open]);
+    let (second, events) = start(rig.folder.path());
+    for worker in [&second, rig.worker.as_ref().unwrap()] {
+        worker.send(StoreRequest::Open(id()));
+    }
+    assert_eq!(opened(events.recv().unwrap()).2, [""; 0]);
+    assert_eq!(opened(rig.next()).2, [""; 0]);
+    rig.worker.as_ref().unwrap().send(StoreRequest::Close(id()));
+    let (_, _, notes) = opened(rig.ask(StoreRequest::Open(id())));
+    assert!(notes[0].contains("broken off"), "{notes:?}");
+    second.finish();
+}
+
+#[test]
+fn a_copied_file_is_another_conversation() {
+    let rig = Rig::new();
+    opened(rig.ask(StoreRequest::Create(Box::new(new()))));
+    let other = ConversationId::new(1_764_590_000_000, 8);
+    std::fs::copy(rig.path(), rig.folder.path().join(folder::file_name(&other, None))).unwrap();
+    assert_eq!(opened(rig.ask(StoreRequest::Open(other.clone()))).0.id, other);
 }
 
 proptest! {
@@ -237,9 +382,9 @@ proptest! {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(folder::file_name(&id(), None));
         std::fs::write(&path, &bytes).unwrap();
-        let _ = folder::list(folder.path());
+        let _ = Listing::default().list(folder.path());
         // A question on a line that nobody touched is still there.
-        if let Ok(contents) = journal::read(&path) {
+        if let Ok(contents) = only_read(&path, &id()) {
             let question = entries.iter().position(|e| matches!(e, Entry::Message(m) if m.id == 1)).unwrap();
             let there = bytes.iter().filter(|b| **b == b'\n').count() > question;
             if there && !touched.contains(&question) && (0..question).all(|l| !touched.contains(&l)) {
