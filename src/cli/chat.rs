@@ -18,7 +18,7 @@ use anyhow::{Context, Result, anyhow};
 
 use super::context::Context as Setup;
 use super::queue::{Next, Queue};
-use super::trace::trace;
+use super::trace::{fault, trace};
 use crate::app::{App, Effect, Event, Now, Resume, Start};
 use crate::engine::client::Client;
 use crate::engine::protocol::EngineNews;
@@ -159,7 +159,10 @@ impl Loop {
             if self.frame_at.is_some_and(|at| at <= Instant::now()) && self.screen.is_ready() {
                 self.frame_at = None;
                 self.drawn = Instant::now();
-                self.screen.draw(|frame| view::draw(&self.app, frame))?;
+                self.screen.draw(|frame| {
+                    fault("draw");
+                    view::draw(&self.app, frame);
+                })?;
                 trace("draw");
             }
         }
@@ -274,6 +277,7 @@ impl Loop {
         let messages = Arc::clone(&self.messages);
         self.input = Some(Input::start(move |event| {
             if matches!(event, Event::Key(_) | Event::Paste(_)) {
+                fault("key");
                 trace("key");
             }
             messages.push(Message::App(event));

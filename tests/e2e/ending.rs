@@ -46,6 +46,28 @@ fn a_hang_up_saves_and_ends() {
 }
 
 #[test]
+fn a_panic_saves_restores_and_says_what_broke() {
+    for place in ["draw", "key"] {
+        let home = Home::new();
+        let fault = home.path().join("fault");
+        let mut chat = home.chat_with(&["-n", "5000"], &[("LLMCHAT_FAULT", fault.to_str().unwrap())], SIZE);
+        chat.send("Tell me a long story");
+        chat.wait_for("writes …");
+        chat.type_text("half a thought");
+        chat.wait_for("half a thought");
+        std::fs::write(&fault, place).unwrap();
+        chat.type_text("!");
+        assert_eq!(chat.wait_exit(), 1, "{place}");
+        chat.assert_restored();
+        let wire = String::from_utf8_lossy(&chat.wire).into_owned();
+        let told = wire.rsplit("\u{1b}[?1049l").next().unwrap();
+        assert!(told.contains(&format!("asked for it at {place}")) && told.contains("--continue"), "{told}");
+        let journal = home.journal();
+        assert!(journal.contains("half a thought") && journal.contains("\"finish\":"), "{journal}");
+    }
+}
+
+#[test]
 fn kill_nine_loses_at_most_the_end_of_the_answer() {
     let home = Home::new();
     let mut chat = home.chat(&["--temp", "0", "-n", "5000"]);
