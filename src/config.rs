@@ -6,7 +6,7 @@ mod table;
 pub use file::load;
 pub use table::{SETTINGS, Setting, example};
 
-use crate::chat::{KNOBS, Knob, Sampling};
+use crate::chat::{KNOBS, Kind, Knob, Sampling};
 
 /// Every setting with its value.
 #[derive(Clone, Debug, PartialEq)]
@@ -96,7 +96,8 @@ impl Settings {
     pub fn get(&self, name: &str) -> Option<String> {
         if let Some(knob) = name.strip_prefix("sampling.").and_then(Knob::named) {
             let value = self.sampling.get(knob);
-            return Some(if knob == Knob::Mode { knob.spec().format(&self.sampling) } else { value.to_string() });
+            let choice = matches!(knob.spec().kind, Kind::Choice(_));
+            return Some(if choice { knob.spec().format(&self.sampling) } else { value.to_string() });
         }
         Some(match name {
             "model" => self.model.clone(),

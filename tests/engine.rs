@@ -167,6 +167,7 @@ fn a_full_context_is_a_sentence_before_and_an_end_during() {
         prompt: Prompt::Raw("Once".into()),
         sampling: greedy(5000),
         ignore_eog: true,
+        records: None,
     });
     let answer = engine.wait(|_| {}).unwrap();
     assert_eq!(answer.finish, Finish::ContextFull);

@@ -15,6 +15,8 @@ use crate::engine::protocol::{
 
 /// How often an answer that grows is written to disk.
 const CHECKPOINT: Duration = Duration::from_secs(1);
+/// Other tokens that are kept with each token of an answer.
+const RECORDED: u32 = 2;
 /// After so much silence during work the engine is called stuck.
 const SILENCE: Duration = Duration::from_secs(20);
 /// After so much silence a stop is called not obeyed.
@@ -210,7 +212,7 @@ impl App {
             stopped_at: None,
             told_stuck: false,
         });
-        self.effects.push(Effect::Engine(Request::Generate { job, prompt, sampling, ignore_eog: false }));
+        self.effects.push(Effect::Engine(Request::Generate { job, prompt, sampling, ignore_eog: false, records: Some(RECORDED) }));
     }
 
     /// Stops the answer that runs or waits in the conversation that is shown. Tells whether there was one.
@@ -262,7 +264,12 @@ impl App {
             self.engine.loading_heard_at = Some(now);
         }
         match event {
-            EngineEvent::Hello { .. } => {}
+            EngineEvent::Hello { .. }
+            | EngineEvent::Beams { .. }
+            | EngineEvent::Waiting { .. }
+            | EngineEvent::Glance(_)
+            | EngineEvent::Scored { .. }
+            | EngineEvent::Split { .. } => {}
             EngineEvent::Loading { fraction } => self.engine.state = State::Loading(fraction),
             EngineEvent::Loaded(info) => {
                 self.engine.loading_heard_at = None;
@@ -298,14 +305,14 @@ impl App {
                     self.engine.figures.prefill(done, ms);
                 }
             }
-            EngineEvent::Token { job, text, n, gap_ms } => {
+            EngineEvent::Token { job, text, n, gap_ms, .. } => {
                 if self.heard(job) {
                     self.engine.figures.token(n, gap_ms);
                     self.engine.cells.assistant += 1;
                     self.append(&text);
                 }
             }
-            EngineEvent::Finished { job, text, finish, usage, timings, seed, sampling, cells } => {
+            EngineEvent::Finished { job, text, finish, usage, timings, seed, sampling, cells, .. } => {
                 if self.heard(job) {
                     if self.engine.figures.phase != Phase::Waiting {
                         self.engine.cells = cells;
@@ -314,6 +321,11 @@ impl App {
                     self.append(&text);
                     let model = self.engine.model_name();
                     self.end_answer(Made { model, sampling, seed, finish, usage, timings });
+                }
+            }
+            EngineEvent::Refused { job, problem } => {
+                if self.heard(job) {
+                    self.error(problem.to_string());
                 }
             }
             EngineEvent::Failed { job, problem } => {

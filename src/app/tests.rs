@@ -125,7 +125,7 @@ impl Rig {
     }
 
     pub fn token(&mut self, job: u64, n: u32, text: &str) {
-        self.engine(EngineEvent::Token { job, text: text.into(), n, gap_ms: if n == 1 { 66.0 } else { 6.0 } });
+        self.engine(EngineEvent::Token { job, text: text.into(), n, gap_ms: if n == 1 { 66.0 } else { 6.0 }, record: None });
     }
 
     pub fn finish(&mut self, job: u64, finish: Finish) {
@@ -150,6 +150,7 @@ impl Rig {
             seed: 7,
             sampling,
             cells,
+            alternatives: Vec::new(),
         });
     }
 

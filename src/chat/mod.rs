@@ -8,6 +8,6 @@ mod sampling;
 
 pub use conversation::{Conversation, ConversationId, Message, MessageId, MessageState, Role};
 pub use journal::{Access, Entry, JOURNAL_VERSION, StoreEvent, StoreRequest, Summary};
-pub use knobs::{KNOBS, Kind, Knob, KnobError, Spec};
-pub use metrics::{Finish, Made, Timings, Usage};
-pub use sampling::{Mode, Sampling, Seed};
+pub use knobs::{KNOBS, Kind, Knob, KnobError, Spec, first_knobs};
+pub use metrics::{Finish, Made, Timings, TokenRecord, Usage};
+pub use sampling::{Bias, EarlyStopping, LoopGuard, Mirostat, Mode, Sampling, Seed, Stage};

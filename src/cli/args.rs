@@ -6,7 +6,7 @@ use clap::builder::Str;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use super::version;
-use crate::chat::{KNOBS, Kind};
+use crate::chat::{Bias, KNOBS, Kind, Mode, Sampling};
 use crate::config::Settings;
 
 /// Flags of llama.cpp with one dash and several letters, which clap does not know, and what they are here.
@@ -29,6 +29,16 @@ const FLAGS: [(&str, Option<char>, &str, &str, &str); 6] = [
     ("batch-size", Some('b'), "batch_size", "N", "Most tokens read in one step"),
     ("gpu-layers", None, "gpu_layers", "N|all", "Layers on the GPU (-ngl); 0 computes on the CPU"),
     ("system-prompt", None, "system_prompt", "TEXT", "What the model is told before the first question (-sys)"),
+];
+
+/// Sampling settings that are no sliders: flag, what stands behind it, help.
+const SAMPLING: [(&str, &str, &str); 6] = [
+    ("samplers", "STAGES", "The stages of the chain in their order, such as 'penalties;top_k;temperature'"),
+    ("logit-bias", "TEXT=VALUE", "Makes a token more or less probable, -100 forbids it; can be repeated"),
+    ("grammar", "GBNF", "A grammar that the answer must follow"),
+    ("grammar-file", "FILE", "The same from a file"),
+    ("json-schema", "SCHEMA", "A JSON schema that the answer must follow"),
+    ("json-schema-file", "FILE", "The same from a file"),
 ];
 
 /// Arguments with llama.cpp's flags put as ours are.
@@ -82,8 +92,26 @@ pub fn command() -> Command {
                 .arg(switch("json", "Print one JSON object with text, usage and timings"))
                 .arg(switch("save", "Keep it as a conversation"))
                 .arg(switch("stats", "Print the figures to stderr").alias("verbose"))
+                .arg(
+                    Arg::new("logprobs")
+                        .long("logprobs")
+                        .value_name("N")
+                        .value_parser(value_parser!(u32).range(0..=20))
+                        .help("Print one JSON line a token: its text, log-probability, rank and N others"),
+                )
                 .arg(switch("raw", "Continue the text as it stands, without the chat template (-no-cnv)"))
                 .arg(switch("single-turn", "Accepted for llama.cpp's sake: one turn is what ask does").hide(true)),
+        )
+        .subcommand(
+            chatting(Command::new("probe"))
+                .about("Show the distribution of the next token after a text, stage by stage")
+                .after_help(
+                    "Examples:\n  llmchat probe 'The capital of France is'\n  \
+                     llmchat probe --temp 1.5 --top-k 0 --top-p 0.9 --json 'Once upon a' | jq .cuts",
+                )
+                .arg(Arg::new("words").value_name("TEXT").num_args(0..).help("The text; - reads it from stdin"))
+                .arg(switch("chat", "Put the text into the chat template: what would the answer begin with?"))
+                .arg(switch("json", "Print one JSON object")),
         )
         .subcommand(
             settings(Command::new("bench"))
@@ -92,6 +120,13 @@ pub fn command() -> Command {
                 .arg(count("prompt-tokens", 'p', "512", "Tokens to read (prefill); 0 leaves the test out"))
                 .arg(count("generate", 'n', "128", "Tokens to write (decode); 0 leaves the test out"))
                 .arg(count("depth", 'd', "0", "Tokens that are in the cache before"))
+                .arg(
+                    Arg::new("beams")
+                        .long("beams")
+                        .value_name("N")
+                        .value_parser(value_parser!(u32).range(0..=16))
+                        .help("Measure rounds of a beam search of so many beams too"),
+                )
                 .arg(count("runs", 'r', "5", "Runs of each test").value_parser(value_parser!(u32).range(1..=1000)))
                 .arg(switch("json", "Print a JSON array")),
         )
@@ -148,6 +183,10 @@ fn chatting(command: Command) -> Command {
         .arg(Arg::new("system-prompt").long("system-prompt").value_name("TEXT").help(FLAGS[5].4))
         .arg(Arg::new("prompt").short('p').long("prompt").value_name("TEXT").help("The first question"))
         .arg(Arg::new("file").short('f').long("file").value_name("FILE").help("Read the first question from a file"));
+    for (flag, value, help) in SAMPLING {
+        let arg = Arg::new(flag).long(flag).value_name(value).help(help).help_heading("Sampling");
+        command = command.arg(arg.allow_hyphen_values(true).action(ArgAction::Append));
+    }
     for spec in &KNOBS {
         let short = match spec.flag {
             "seed" => Some('s'),
@@ -195,11 +234,40 @@ pub fn apply(matches: &ArgMatches, settings: &mut Settings) -> Result<(), String
             spec.parse(&mut settings.sampling, &value).map_err(|e| format!("--{}: {e}", spec.flag))?;
         }
     }
+    chain(matches, &mut settings.sampling)?;
+    // Whoever asks for beams wants a beam search.
+    if text("beams").is_some() && text("mode").is_none() {
+        settings.sampling.mode = Mode::Beam;
+    }
     for assignment in matches.get_many::<String>("set").into_iter().flatten() {
         let (name, value) =
             assignment.split_once('=').ok_or_else(|| format!("--set {assignment}: write NAME=VALUE"))?;
         let name = if KNOBS.iter().any(|s| s.name == name) { format!("sampling.{name}") } else { name.to_owned() };
         settings.set(&name, value).map_err(|e| format!("--set: {e}"))?;
+    }
+    Ok(())
+}
+
+/// The sampling settings that are no sliders.
+fn chain(matches: &ArgMatches, sampling: &mut Sampling) -> Result<(), String> {
+    let given = |name: &str| matches.try_get_many::<String>(name).ok().flatten().into_iter().flatten();
+    for (flag, ..) in SAMPLING {
+        for value in given(flag) {
+            let wrong = |why: String| format!("--{flag}: {why}");
+            let text = if flag.ends_with("-file") {
+                std::fs::read_to_string(value).map_err(|e| wrong(format!("{value} cannot be read: {e}")))?
+            } else {
+                value.clone()
+            };
+            match flag {
+                "samplers" => sampling.order = Sampling::parse_order(&text).map_err(wrong)?,
+                "logit-bias" => sampling.bias.push(Bias::parse(&text).map_err(wrong)?),
+                _ if flag.starts_with("json") && !text.trim_start().starts_with('{') => {
+                    return Err(wrong("a JSON schema is an object and begins with {".to_owned()));
+                }
+                _ => sampling.grammar = text,
+            }
+        }
     }
     Ok(())
 }

@@ -8,10 +8,10 @@ use serde::Serialize;
 
 use super::Stop;
 use super::context::Context;
-use super::running::{Done, Failure, Running};
+use super::running::{Ask, Done, Failure, Running};
 use crate::chat::{Conversation, ConversationId, Entry, Finish, Made, Message, MessageState, Role, StoreRequest};
-use crate::chat::{Sampling, Timings, Usage};
-use crate::engine::protocol::{Prompt, Turn};
+use crate::chat::{Mode, Sampling, Timings, TokenRecord, Usage};
+use crate::engine::protocol::{EngineEvent, Prompt, Turn};
 use crate::store::Worker;
 use crate::text::Sanitiser;
 
@@ -28,6 +28,8 @@ pub struct Options {
     pub stats: bool,
     /// Continue the text without a template.
     pub raw: bool,
+    /// A JSON line a token with its probability and so many others, instead of the text.
+    pub logprobs: Option<u32>,
 }
 
 /// The question: what the arguments say, and what comes through a pipe.
@@ -67,7 +69,8 @@ pub fn run(context: &Context, options: &Options) -> Result<ExitCode, Stop> {
     let mut text = String::new();
     let mut out = Output {
         to_terminal: io::stdout().is_terminal(),
-        silent: options.json,
+        lines: options.logprobs.is_some(),
+        silent: options.json || options.logprobs.is_some(),
         sanitiser: Sanitiser::default(),
         broken: false,
     };
@@ -75,20 +78,38 @@ pub fn run(context: &Context, options: &Options) -> Result<ExitCode, Stop> {
     for note in notes.iter().filter(|_| options.stats) {
         eprintln!("note: {note}");
     }
-    let result = running.generate(
-        prompt,
-        &context.settings.sampling,
-        false,
-        |piece| {
+    let ask = Ask { prompt, sampling: &context.settings.sampling, ignore_eog: false, records: options.logprobs };
+    let result = running.generate(ask, |event| match event {
+        EngineEvent::Started { notes, .. } => {
+            let beam = context.settings.sampling.mode == Mode::Beam;
+            notes.iter().filter(|_| options.stats || beam).for_each(|note| eprintln!("note: {note}"));
+        }
+        EngineEvent::Token { text: piece, record, .. } => {
             text.push_str(piece);
             out.write(piece);
-        },
-        |note| {
-            if options.stats {
-                eprintln!("note: {note}");
+            if let Some(record) = record {
+                out.line(&Line::of(piece, record));
             }
-        },
-    );
+        }
+        EngineEvent::Beams { agreed, .. } => {
+            text.push_str(agreed);
+            out.write(agreed);
+        }
+        EngineEvent::Finished { text: rest, alternatives, .. } => {
+            text.push_str(rest);
+            out.write(rest);
+            // A beam search knows its tokens only at its end.
+            if let Some(best) = alternatives.first() {
+                let mut at = 0;
+                for record in &best.records {
+                    let end = at + record.bytes as usize;
+                    out.line(&Line::of(&String::from_utf8_lossy(best.text.as_bytes().get(at..end).unwrap_or_default()), record));
+                    at = end;
+                }
+            }
+        }
+        _ => {}
+    });
     let done = match result {
         Ok(done) => done,
         Err(failure) => {
@@ -101,7 +122,7 @@ pub fn run(context: &Context, options: &Options) -> Result<ExitCode, Stop> {
             });
         }
     };
-    if !options.json && !text.ends_with('\n') {
+    if !out.silent && !text.ends_with('\n') {
         out.write("\n");
     }
     if options.json {
@@ -116,8 +137,31 @@ pub fn run(context: &Context, options: &Options) -> Result<ExitCode, Stop> {
     Ok(if done.finish == Finish::Cancelled { ExitCode::from(130) } else { ExitCode::SUCCESS })
 }
 
+/// What `--logprobs` prints of a token. Logarithms are natural ones.
+#[derive(Serialize)]
+struct Line<'a> {
+    token: &'a str,
+    logprob: f32,
+    rank: u32,
+    others: Vec<Other<'a>>,
+}
+
+#[derive(Serialize)]
+struct Other<'a> {
+    token: &'a str,
+    logprob: f32,
+}
+
+impl<'a> Line<'a> {
+    fn of(token: &'a str, record: &'a TokenRecord) -> Self {
+        let others = record.others.iter().map(|(token, logprob)| Other { token, logprob: *logprob }).collect();
+        Self { token, logprob: record.logprob, rank: record.rank, others }
+    }
+}
+
 struct Output {
     to_terminal: bool,
+    lines: bool,
     silent: bool,
     sanitiser: Sanitiser,
     broken: bool,
@@ -139,6 +183,15 @@ impl Output {
         };
         self.broken = written.and_then(|()| out.flush()).is_err();
     }
+
+    /// Writes a token's line, where lines are asked for.
+    fn line(&mut self, line: &Line<'_>) {
+        if self.lines && !self.broken {
+            let mut out = io::stdout();
+            let text = serde_json::to_string(line).unwrap_or_default();
+            self.broken = writeln!(out, "{text}").and_then(|()| out.flush()).is_err();
+        }
+    }
 }
 
 /// What `--json` prints. A struct and no `json!`: that would print a temperature of 0.8 as 0.800000011920929.
@@ -151,6 +204,18 @@ struct Object<'a> {
     sampling: &'a Sampling,
     usage: Usage,
     timings: Timings,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    alternatives: Vec<Best<'a>>,
+}
+
+/// An answer of a beam search.
+#[derive(Serialize)]
+struct Best<'a> {
+    text: &'a str,
+    score: f32,
+    /// Whether the model ended it.
+    ended: bool,
+    tokens: usize,
 }
 
 fn object(text: &str, done: &Done, running: &Running) -> String {
@@ -162,6 +227,11 @@ fn object(text: &str, done: &Done, running: &Running) -> String {
         sampling: &done.sampling,
         usage: done.usage,
         timings: Timings { load_ms: running.info.load_ms, ..done.timings },
+        alternatives: done
+            .alternatives
+            .iter()
+            .map(|a| Best { text: &a.text, score: a.score, ended: a.whole, tokens: a.records.len() })
+            .collect(),
     };
     serde_json::to_string(&object).unwrap_or_default()
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use super::running::{Failure, Running};
+use super::running::{Ask, Failure, Running};
 use crate::chat::{Mode, Sampling};
 use crate::engine::protocol::{ContextParams, Prompt};
 
@@ -28,6 +28,8 @@ pub struct Options {
     pub depth: u32,
     /// Counted runs of each test.
     pub runs: u32,
+    /// Beams of a beam search to measure; 0 leaves the test out.
+    pub beams: u32,
     /// One JSON array instead of a table.
     pub json: bool,
 }
@@ -56,10 +58,13 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     let mut running = Running::start(&options.engine, &options.model, &params)?;
     let mut reports = Vec::new();
     if options.prompt > 0 {
-        reports.push(measure(&mut running, options, true)?);
+        reports.push(measure(&mut running, options, Test::Prefill)?);
     }
     if options.generate > 0 {
-        reports.push(measure(&mut running, options, false)?);
+        reports.push(measure(&mut running, options, Test::Decode)?);
+    }
+    if options.generate > 0 && options.beams > 0 {
+        reports.push(measure(&mut running, options, Test::Beams)?);
     }
     if options.json {
         println!("{}", serde_json::to_string(&reports).unwrap_or_default());
@@ -74,25 +79,37 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     Ok(())
 }
 
-fn measure(running: &mut Running, options: &Options, prefill: bool) -> Result<Report, Failure> {
+/// What is measured.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Test {
+    Prefill,
+    Decode,
+    /// Rounds of a beam search, each one token longer.
+    Beams,
+}
+
+fn measure(running: &mut Running, options: &Options, test: Test) -> Result<Report, Failure> {
     let vocabulary = running.info.n_vocab;
-    let greedy = |max_tokens| Sampling { mode: Mode::Greedy, repeat_penalty: 1.0, max_tokens, ..Sampling::default() };
-    let job = |running: &mut Running, tokens: u32, answer: u32| {
+    let beams = test == Test::Beams;
+    let prefill = test == Test::Prefill;
+    let greedy = |max_tokens| Sampling { max_tokens, beams: options.beams.max(1), ..Sampling::default() };
+    let job = |running: &mut Running, tokens: u32, answer: u32, beams: bool| {
         let prompt = Prompt::Tokens((0..tokens).map(|i| token(i, vocabulary)).collect());
-        running.generate(prompt, &greedy(answer), true, |_| {}, |_| {})
+        let sampling = Sampling { mode: if beams { Mode::Beam } else { Mode::Greedy }, ..greedy(answer) };
+        running.generate(Ask { prompt, sampling: &sampling, ignore_eog: true, records: None }, |_| {})
     };
     let mut runs = Vec::new();
     for run in 0..=options.runs {
         running.clear_cache();
         let rate = if prefill {
             if options.depth > 0 {
-                job(running, options.depth, 1)?;
+                job(running, options.depth, 1, false)?;
             }
-            let done = job(running, options.depth + options.prompt, 1)?;
+            let done = job(running, options.depth + options.prompt, 1, false)?;
             f64::from(done.usage.fresh_tokens()) * 1000.0 / done.timings.prefill_ms
         } else {
             // The first token comes out of the prefill: one more is asked for than is counted.
-            let done = job(running, options.depth.max(1), options.generate + 1)?;
+            let done = job(running, options.depth.max(1), options.generate + 1, beams)?;
             done.timings.tokens_per_second
         };
         if run > 0 {
@@ -100,7 +117,11 @@ fn measure(running: &mut Running, options: &Options, prefill: bool) -> Result<Re
         }
     }
     let depth = if options.depth > 0 { format!(" @ d{}", options.depth) } else { String::new() };
-    let test = if prefill { format!("pp{}{depth}", options.prompt) } else { format!("tg{}{depth}", options.generate) };
+    let test = match test {
+        Test::Prefill => format!("pp{}{depth}", options.prompt),
+        Test::Decode => format!("tg{}{depth}", options.generate),
+        Test::Beams => format!("beam{}x{}{depth}", options.beams, options.generate),
+    };
     Ok(Report { test, tokens_per_second: rates(&runs), runs })
 }
 

@@ -7,6 +7,7 @@ mod chat;
 mod context;
 mod log;
 mod models;
+mod probe;
 mod queue;
 mod running;
 mod template;
@@ -95,6 +96,7 @@ fn dispatch(matches: &ArgMatches) -> Result<ExitCode, Stop> {
         }
         Some(("ask", sub)) => ask(sub),
         Some(("bench", sub)) => bench(sub),
+        Some(("probe", sub)) => probe(sub),
         _ => chat(matches),
     }
 }
@@ -139,8 +141,17 @@ fn ask(matches: &ArgMatches) -> Result<ExitCode, Stop> {
         save: flag("save"),
         stats: flag("stats"),
         raw: flag("raw"),
+        logprobs: matches.try_get_one::<u32>("logprobs").ok().flatten().copied(),
     };
     ask::run(&context, &options)
+}
+
+fn probe(matches: &ArgMatches) -> Result<ExitCode, Stop> {
+    let context = setup(matches)?;
+    told(&context);
+    let flag = |name: &str| matches.get_flag(name);
+    let text = ask::prompt(args::prompt(matches).map_err(Stop::Usage)?).map_err(Stop::Failed)?;
+    probe::run(&context, &text, flag("chat"), flag("json"))
 }
 
 fn bench(matches: &ArgMatches) -> Result<ExitCode, Stop> {
@@ -155,6 +166,7 @@ fn bench(matches: &ArgMatches) -> Result<ExitCode, Stop> {
         generate: number("generate"),
         depth: number("depth"),
         runs: number("runs"),
+        beams: number("beams"),
         json: matches.get_flag("json"),
     })?;
     Ok(ExitCode::SUCCESS)

@@ -5,7 +5,7 @@ use std::sync::mpsc::{self, Receiver};
 
 use crate::chat::{Finish, Sampling, Timings, Usage};
 use crate::engine::client::Client;
-use crate::engine::protocol::{ContextParams, EngineEvent, EngineNews, ModelInfo, Problem, Prompt, Request};
+use crate::engine::protocol::{Alternative, ContextParams, EngineEvent, EngineNews, ModelInfo, Problem, Prompt, Request};
 
 /// A loaded model.
 pub struct Running {
@@ -28,6 +28,20 @@ pub struct Done {
     pub seed: u32,
     /// The settings that were used.
     pub sampling: Sampling,
+    /// The answers of a beam search.
+    pub alternatives: Vec<Alternative>,
+}
+
+/// What to do.
+pub struct Ask<'a> {
+    /// What to continue.
+    pub prompt: Prompt,
+    /// How to choose tokens.
+    pub sampling: &'a Sampling,
+    /// Go on past the model's end tokens.
+    pub ignore_eog: bool,
+    /// Tell how probable each token was, and so many others.
+    pub records: Option<u32>,
 }
 
 enum Heard {
@@ -86,36 +100,30 @@ impl Running {
         self.client.send(&Request::ClearCache);
     }
 
-    /// Runs one job to its end. `text` gets the answer's text as it comes, `note` what the engine has to say
-    /// about the prompt. An interrupt stops the answer, which then ends as cancelled.
+    /// Runs one job to its end. `heard` sees its events, the last one too. An interrupt stops the answer, which then
+    /// ends as cancelled.
     ///
     /// # Errors
     /// If the engine dies or refuses the job.
-    pub fn generate(
-        &mut self,
-        prompt: Prompt,
-        sampling: &Sampling,
-        ignore_eog: bool,
-        mut text: impl FnMut(&str),
-        mut note: impl FnMut(&str),
-    ) -> Result<Done, Failure> {
+    pub fn generate(&mut self, ask: Ask<'_>, mut heard: impl FnMut(&EngineEvent)) -> Result<Done, Failure> {
         self.jobs += 1;
         let job = self.jobs;
-        self.client.send(&Request::Generate { job, prompt, sampling: sampling.clone(), ignore_eog });
+        let Ask { prompt, sampling, ignore_eog, records } = ask;
+        self.client.send(&Request::Generate { job, prompt, sampling: sampling.clone(), ignore_eog, records });
         loop {
             match self.heard.recv() {
-                Ok(Heard::Engine(EngineNews::Event(event))) => match event {
-                    EngineEvent::Started { job: id, notes, .. } if id == job => notes.iter().for_each(|n| note(n)),
-                    EngineEvent::Token { job: id, text: piece, .. } if id == job => text(&piece),
-                    EngineEvent::Failed { job: id, problem } if id == job => return Err(problem.into()),
-                    EngineEvent::Finished { job: id, text: rest, finish, usage, timings, seed, sampling, .. }
-                        if id == job =>
-                    {
-                        text(&rest);
-                        return Ok(Done { finish, usage, timings, seed, sampling });
+                Ok(Heard::Engine(EngineNews::Event(event))) => {
+                    heard(&event);
+                    match event {
+                        EngineEvent::Failed { problem, .. } => return Err(problem.into()),
+                        // Nobody is here who could choose.
+                        EngineEvent::Waiting { job } => self.client.send(&Request::Cancel { job }),
+                        EngineEvent::Finished { finish, usage, timings, seed, sampling, alternatives, .. } => {
+                            return Ok(Done { finish, usage, timings, seed, sampling, alternatives });
+                        }
+                        _ => {}
                     }
-                    _ => {}
-                },
+                }
                 Ok(Heard::Engine(EngineNews::Died { how, last_words })) => return Err(died(&how, &last_words).into()),
                 Ok(Heard::Engine(EngineNews::Garbage(_))) => {}
                 Ok(Heard::Interrupt) => self.client.send(&Request::Cancel { job }),

@@ -1,10 +1,12 @@
 //! One answer on its way: prompt, sampler, text, stamps.
 
+use std::collections::VecDeque;
 use std::time::Instant;
 
 use super::protocol::{Cells, JobId};
-use super::sampler::Sampler;
-use super::sequences::Token;
+use super::sampler::{Grammar, Sampler};
+use super::sequences::{SeqId, Token};
+use super::strategy::beam::Search;
 use super::utf8::Utf8Stream;
 use crate::chat::{Timings, Usage};
 
@@ -27,14 +29,45 @@ pub struct Job {
     pub sampler: Sampler,
     /// Go on past end tokens.
     pub ignore_eog: bool,
+    /// Tell how probable each token was, and so many others.
+    pub records: Option<u32>,
+    /// Its beams, while it is a beam search.
+    pub beams: Option<Beams>,
+    /// It waits for a choice by hand.
+    pub waits: bool,
+    /// The next token is the chain's choice, although the mode is by hand.
+    pub chain: bool,
+    /// Tokens that were chosen by hand and come next.
+    pub forced: VecDeque<Token>,
     /// The token that was chosen and is to be decoded next; none before the first.
     pub next: Option<Token>,
-    /// Tokens of the answer so far.
-    pub n: u32,
+    /// Tokens of the answer so far, the next one included.
+    pub answer: Vec<Token>,
+    /// Text that is told with its end.
+    pub rest: String,
     /// Bytes that are not text yet.
     pub text: Utf8Stream,
     /// Its stamps.
     pub clock: Clock,
+}
+
+/// A beam search and the sequences that hold its beams.
+#[derive(Debug)]
+pub struct Beams {
+    /// Which beams there are. With each answer that ended its ticket in `kept`.
+    pub search: Search<u32>,
+    /// The sequence of each living beam; the last token of a beam is not in it yet.
+    pub seqs: Vec<SeqId>,
+    /// Where each living beam stands in the grammar.
+    pub grammars: Vec<Option<Grammar>>,
+    /// The sequences of answers that ended, by ticket.
+    pub kept: Vec<(u32, SeqId)>,
+    /// Tickets given so far.
+    pub tickets: u32,
+    /// Tokens that all agree on and that have been told.
+    pub agreed: usize,
+    /// Rounds.
+    pub rounds: u32,
 }
 
 impl Job {
@@ -43,10 +76,15 @@ impl Job {
         self.prompt.len() - self.reused
     }
 
+    /// Tokens of the answer so far.
+    pub fn n(&self) -> u32 {
+        u32::try_from(self.answer.len()).unwrap_or(u32::MAX)
+    }
+
     /// Its tokens for the record.
     pub fn usage(&self) -> Usage {
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        Usage { prompt_tokens: count(self.prompt.len()), reused_tokens: count(self.reused), completion_tokens: self.n }
+        Usage { prompt_tokens: count(self.prompt.len()), reused_tokens: count(self.reused), completion_tokens: self.n() }
     }
 }
 
@@ -71,6 +109,11 @@ impl Clock {
     /// Milliseconds since prefill began.
     pub fn prefill_so_far(&self) -> f64 {
         ms(self.prefill_began, Instant::now())
+    }
+
+    /// It goes on after somebody else took their time: that is no gap between tokens.
+    pub fn goes_on(&mut self) {
+        self.last = self.last.map(|_| Instant::now());
     }
 
     /// The last chunk of the prompt is decoded.

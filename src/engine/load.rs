@@ -20,6 +20,9 @@ use super::threads::cores;
 use super::tokens::Vocabulary;
 use crate::model::{Gguf, KvShape, check, free_memory};
 
+/// Sequences beside the main one: 16 beams and 16 answers.
+const BRANCHES: u32 = 32;
+
 /// Loads the weights.
 ///
 /// # Errors
@@ -107,11 +110,15 @@ pub fn session<'m>(
     let (model, n_ctx) = (&loaded.model, loaded.n_ctx);
     let n_batch = params.n_batch.clamp(32, 8192).min(n_ctx.max(32));
     let threads = i32::try_from(if params.threads == 0 { cores() } else { params.threads.min(512) }).unwrap_or(1);
+    let shape = loaded.shape.as_ref();
+    let window = shape.and_then(|s| s.window).filter(|_| !params.swa_full).and_then(|w| usize::try_from(w).ok());
+    // A cache that keeps only the window keeps one for each sequence: memory that nobody asked for.
+    let branches = if window.is_some() { 0 } else { BRANCHES };
     let context_params = LlamaContextParams::default()
         .with_n_ctx(NonZeroU32::new(n_ctx))
         .with_n_batch(n_batch)
         .with_n_ubatch(n_batch)
-        .with_n_seq_max(1)
+        .with_n_seq_max(1 + branches)
         .with_kv_unified(true)
         .with_swa_full(params.swa_full)
         .with_n_threads(threads)
@@ -129,8 +136,6 @@ pub fn session<'m>(
         .find(|d| matches!(d.device_type, LlamaBackendDeviceType::Gpu | LlamaBackendDeviceType::IntegratedGpu))
         .filter(|_| params.gpu_layers != 0)
         .map_or_else(|| "CPU".to_owned(), |d| d.name);
-    let shape = loaded.shape.as_ref();
-    let window = shape.and_then(|s| s.window).filter(|_| !params.swa_full).and_then(|w| usize::try_from(w).ok());
     let info = ModelInfo {
         name: path.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default(),
         description: model.meta_val_str("general.name").unwrap_or_default(),
@@ -149,7 +154,7 @@ pub fn session<'m>(
         load_ms: 0.0,
     };
     Ok(Session::new(
-        Parts { context, vocabulary, template, window, threads: params.threads, info, began },
+        Parts { context, vocabulary, template, window, branches, threads: params.threads, info, began },
         sink.clone(),
     ))
 }

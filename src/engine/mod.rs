@@ -12,6 +12,7 @@ mod sampler;
 mod sequences;
 pub mod serve;
 mod step;
+mod strategy;
 pub mod template;
 mod threads;
 mod tokens;

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::chat::{Finish, Role, Sampling, Timings, Usage};
+use crate::chat::{Finish, Role, Sampling, Stage, Timings, TokenRecord, Usage};
 
 /// Names a job; never used twice in the life of a chat.
 pub type JobId = u64;
@@ -86,6 +86,38 @@ pub enum Request {
         /// Go on past the model's end tokens, for benchmarks.
         #[serde(default)]
         ignore_eog: bool,
+        /// Tell how probable each token was, and so many others.
+        #[serde(default)]
+        records: Option<u32>,
+    },
+    /// Chooses the next token of a job that waits for it.
+    Pick {
+        /// The job.
+        job: JobId,
+        /// What.
+        pick: Pick,
+    },
+    /// Looks at the candidates of every token from now on, or does not any more.
+    Watch {
+        /// Whether.
+        on: bool,
+    },
+    /// Looks at the candidates that are there, under these settings; answered by `Glance`, if there are any.
+    Look {
+        /// The settings.
+        sampling: Sampling,
+    },
+    /// Tells how probable the model finds each token of a prompt; answered by `Scored` or `Failed`.
+    Score {
+        /// Its id.
+        job: JobId,
+        /// The prompt.
+        prompt: Prompt,
+    },
+    /// Splits text as it would be split in a prompt; answered by `Split`.
+    Split {
+        /// The text.
+        text: String,
     },
     /// New settings for a running job, from its next token on.
     Sampling {
@@ -108,6 +140,18 @@ pub enum Request {
     },
     /// Ends the engine; the end of its input does the same.
     Shutdown,
+}
+
+/// A choice by hand.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pick {
+    /// This token.
+    Token(i32),
+    /// The tokens of this text.
+    Text(String),
+    /// What the chain would choose.
+    Chain,
 }
 
 /// What is known of a loaded model.
@@ -195,6 +239,69 @@ impl Cells {
     }
 }
 
+/// What the chain does to the candidates of one token.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Glance {
+    /// Entropy of the model's own distribution, in bits.
+    pub entropy: f32,
+    /// How many tokens there are.
+    pub vocabulary: u32,
+    /// What each stage that does something has left, in their order.
+    pub cuts: Vec<Cut>,
+    /// The most probable candidates, as the model itself finds them.
+    pub candidates: Vec<Seen>,
+    /// The token that was chosen, where one was.
+    pub chosen: Option<i32>,
+}
+
+/// A stage and how many candidates it leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cut {
+    /// The stage.
+    pub stage: Stage,
+    /// Candidates left.
+    pub kept: u32,
+}
+
+/// A candidate as the microscope shows it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Seen {
+    /// The token.
+    pub token: i32,
+    /// Its text.
+    pub text: String,
+    /// The model's own probability.
+    pub before: f32,
+    /// The probability with which it is chosen.
+    pub after: f32,
+    /// The stage that cuts it.
+    pub cut: Option<Stage>,
+}
+
+/// A beam as it stands.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BeamLine {
+    /// Its text beyond what all agree on.
+    pub text: String,
+    /// Its score as it stands.
+    pub score: f32,
+    /// Whether it has ended.
+    pub ended: bool,
+}
+
+/// An answer of a beam search.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Alternative {
+    /// Its text.
+    pub text: String,
+    /// Its score.
+    pub score: f32,
+    /// Whether the model ended it.
+    pub whole: bool,
+    /// Its tokens.
+    pub records: Vec<TokenRecord>,
+}
+
 /// What the engine answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
@@ -249,6 +356,45 @@ pub enum EngineEvent {
         n: u32,
         /// Milliseconds since the token before; for the first, since the request arrived (TTFT).
         gap_ms: f64,
+        /// How probable it was, where that was asked for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        record: Option<TokenRecord>,
+    },
+    /// A round of a beam search.
+    Beams {
+        /// The job.
+        job: JobId,
+        /// Rounds so far.
+        n: u32,
+        /// Milliseconds since the round before; for the first, since the request arrived.
+        gap_ms: f64,
+        /// Text that all beams have come to agree on since the last such event.
+        agreed: String,
+        /// The beams, best first, then the answers that ended.
+        beams: Vec<BeamLine>,
+        /// How often the lead changed.
+        overtakes: u32,
+    },
+    /// A job waits for a [`Request::Pick`].
+    Waiting {
+        /// The job.
+        job: JobId,
+    },
+    /// The candidates of the next token, or of the one that was just chosen.
+    Glance(Glance),
+    /// How probable the tokens of a prompt are; the first one has nothing before it.
+    Scored {
+        /// The job.
+        job: JobId,
+        /// The text of each token and how probable it was.
+        tokens: Vec<(String, Option<TokenRecord>)>,
+    },
+    /// How a text is split.
+    Split {
+        /// The text that was asked about.
+        text: String,
+        /// Its tokens' texts.
+        tokens: Vec<String>,
     },
     /// A job ended.
     Finished {
@@ -268,9 +414,19 @@ pub enum EngineEvent {
         sampling: Sampling,
         /// Whose the cells of the cache are now.
         cells: Cells,
+        /// The answers of a beam search, best first; the job's text is the first one's.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        alternatives: Vec<Alternative>,
     },
     /// A job could not be done; nothing more comes of it.
     Failed {
+        /// The job.
+        job: JobId,
+        /// Why.
+        problem: Problem,
+    },
+    /// Settings for a running job were not taken; it goes on with the old ones.
+    Refused {
         /// The job.
         job: JobId,
         /// Why.

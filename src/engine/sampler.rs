@@ -1,31 +1,64 @@
-//! From logits to a token: the settings of a conversation as a chain of llama.cpp's samplers.
+//! From logits to a token: the settings of a conversation as a chain of stages, and what each of them does.
+//!
+//! A run of the chain is a function of settings, logits, history and a counted random number; so the microscope
+//! can look at it again under other settings, and a slider that moves does not disturb the draws after it.
 
-use llama_cpp_2::sampling::LlamaSampler;
-use llama_cpp_2::token::LlamaToken;
-use llama_cpp_2::token::data::LlamaTokenData;
-use llama_cpp_2::token::data_array::LlamaTokenDataArray;
+mod grammar;
+mod numbers;
+mod pool;
+mod stages;
 
-use super::protocol::Problem;
+pub use grammar::Grammar;
+use pool::Pool;
+
+use super::protocol::{Cut, Glance, Problem, Seen};
 use super::sequences::Token;
-use crate::chat::Sampling;
+use crate::chat::{Bias, Mirostat, Sampling, Stage, TokenRecord};
+
+/// What the chain must know of a vocabulary.
+pub trait Words {
+    /// How many tokens there are.
+    fn size(&self) -> u32;
+    /// The bytes of a token; none for control tokens.
+    fn text(&self, token: Token) -> Vec<u8>;
+    /// The tokens that are this text, with or without a space before it.
+    fn named(&self, text: &str) -> Vec<Token>;
+    /// A grammar over this vocabulary.
+    ///
+    /// # Errors
+    /// If it is no grammar.
+    fn grammar(&self, gbnf: &str) -> Result<Grammar, Problem>;
+}
 
 /// Chooses the tokens of one answer; its settings can change between two tokens.
 #[derive(Debug)]
 pub struct Sampler {
     sampling: Sampling,
-    n_vocab: i32,
-    /// None where the largest logit is the answer: greedy without a penalty.
-    chain: Option<LlamaSampler>,
-    candidates: LlamaTokenDataArray,
+    bias: Vec<(Token, f32)>,
+    grammar: Option<Grammar>,
+    seed: u32,
+    drawn: u32,
+    /// Mirostat's bound, in bits.
+    mu: f64,
+    pool: Pool,
 }
 
 impl Sampler {
-    /// A sampler for an answer to `prompt`.
-    pub fn new(sampling: Sampling, n_vocab: u32, seed: u32, prompt: &[Token]) -> Self {
-        let n_vocab = i32::try_from(n_vocab).unwrap_or(i32::MAX);
+    /// A sampler for an answer.
+    ///
+    /// # Errors
+    /// If the bias names what is no token, or the grammar is none.
+    pub fn new(sampling: Sampling, words: &dyn Words, seed: u32) -> Result<Self, Problem> {
         let sampling = sampling.sanitised();
-        let chain = chain(&sampling, n_vocab, seed, prompt);
-        Self { sampling, n_vocab, chain, candidates: LlamaTokenDataArray::new(Vec::new(), false) }
+        Ok(Self {
+            bias: tokens_of(&sampling.bias, words)?,
+            grammar: grammar_of(&sampling, words)?,
+            mu: 2.0 * f64::from(sampling.mirostat_tau),
+            sampling,
+            seed,
+            drawn: 0,
+            pool: Pool::default(),
+        })
     }
 
     /// The settings in use.
@@ -33,45 +66,308 @@ impl Sampler {
         &self.sampling
     }
 
-    /// Takes new settings, from the next token on. `tokens` is everything before it, `drawn` how many of
-    /// them this answer has: the new chain's draws are not those that the old one began with.
-    pub fn change(&mut self, sampling: Sampling, seed: u32, tokens: &[Token], drawn: u32) {
+    /// Takes new settings, from the next token on. `answer` is what was chosen so far, for a grammar that is new.
+    ///
+    /// # Errors
+    /// As [`Sampler::new`]; the old settings stay.
+    pub fn change(&mut self, sampling: Sampling, words: &dyn Words, answer: &[Token]) -> Result<(), Problem> {
         let sampling = sampling.sanitised();
-        if sampling != self.sampling {
-            // An odd constant spreads the counter over all seeds (2^32 / golden ratio).
-            self.chain = chain(&sampling, self.n_vocab, seed.wrapping_add(drawn.wrapping_mul(0x9E37_79B9)), tokens);
-            self.sampling = sampling;
+        if sampling.bias != self.sampling.bias {
+            self.bias = tokens_of(&sampling.bias, words)?;
+        }
+        if sampling.grammar != self.sampling.grammar {
+            let mut grammar = grammar_of(&sampling, words)?;
+            if let Some(grammar) = &mut grammar {
+                for token in answer {
+                    grammar.accept(*token)?;
+                }
+            }
+            self.grammar = grammar;
+        }
+        if sampling.mirostat_tau != self.sampling.mirostat_tau {
+            self.mu = 2.0 * f64::from(sampling.mirostat_tau);
+        }
+        self.sampling = sampling;
+        Ok(())
+    }
+
+    /// Chooses a token. [`Sampler::accept`] then makes it part of the answer.
+    ///
+    /// # Errors
+    /// If a logit is not a number, none is above minus infinity, or the settings leave no token.
+    pub fn choose(&mut self, logits: &[f32], history: &[Token], words: &dyn Words) -> Result<Token, Problem> {
+        let best = largest(logits)?;
+        if self.sampling.is_greedy() && !self.reshapes() && self.grammar.as_ref().is_none_or(|g| g.allows(best)) {
+            return Ok(best);
+        }
+        let u = uniform(self.seed, self.drawn, 0);
+        let mut pool = std::mem::take(&mut self.pool);
+        pool.fill(logits);
+        let mut unit = self.run(&mut pool, history, words, &mut |_, _| {});
+        let mut token = pool.draw(u).ok_or_else(nothing_left)?;
+        // A grammar looks at every token's text, which is slow; mostly what was chosen anyway is in it.
+        if let Some(grammar) = self.grammar.as_ref().filter(|g| !g.allows(token)) {
+            let mut logits = logits.to_vec();
+            grammar.forbid(&mut logits);
+            pool.fill(&logits);
+            unit = self.run(&mut pool, history, words, &mut |_, _| {});
+            token = pool.draw(u).ok_or_else(nothing_left)?;
+        }
+        if let Some(unit) = unit {
+            let p = pool.logit(token).map_or(1.0, |l| f64::from(l - pool.max()).exp() * unit);
+            self.mu -= f64::from(self.sampling.mirostat_eta) * (-p.log2() - f64::from(self.sampling.mirostat_tau));
+        }
+        self.pool = pool;
+        Ok(token)
+    }
+
+    /// A token is part of the answer now.
+    ///
+    /// # Errors
+    /// If the grammar does not allow it.
+    pub fn accept(&mut self, token: Token) -> Result<(), Problem> {
+        self.drawn += 1;
+        self.grammar.as_mut().map_or(Ok(()), |g| g.accept(token))
+    }
+
+    /// The most probable tokens after bias, penalties and grammar with the natural logarithms of their probabilities,
+    /// best first: what a beam goes on with. The cuts and the temperature do not count.
+    ///
+    /// # Errors
+    /// As [`Sampler::choose`].
+    pub fn ranked(
+        &mut self,
+        logits: &[f32],
+        history: &[Token],
+        words: &dyn Words,
+        grammar: Option<&Grammar>,
+        most: usize,
+    ) -> Result<Vec<(Token, f64)>, Problem> {
+        largest(logits)?;
+        let mut pool = std::mem::take(&mut self.pool);
+        match grammar {
+            Some(grammar) => {
+                let mut allowed = logits.to_vec();
+                grammar.forbid(&mut allowed);
+                pool.fill(&allowed);
+            }
+            None => pool.fill(logits),
+        }
+        pool.adjust(self.bias.iter().copied(), biased);
+        for stage in [Stage::Penalties, Stage::Dry].into_iter().filter(|g| self.sampling.order.contains(g)) {
+            self.stage(stage, &mut pool, history, words);
+        }
+        let logits = pool.all().unwrap_or_default();
+        let total = numbers::log_sum_exp(logits);
+        let ranked: Vec<(Token, f64)> = best(logits, most).into_iter().map(|(t, l)| (t, f64::from(l) - total)).collect();
+        self.pool = pool;
+        if ranked.is_empty() { Err(nothing_left()) } else { Ok(ranked) }
+    }
+
+    /// Why a token must not come next, if so.
+    pub fn forbids(&self, token: Token) -> Option<Problem> {
+        let forbidden = self.grammar.as_ref().is_some_and(|g| !g.allows(token));
+        forbidden.then(|| Problem::new("The grammar does not allow that token", "Choose another one, or /grammar off"))
+    }
+
+    /// Tokens that something else chose are part of the answer.
+    pub fn went_on(&mut self, tokens: &[Token]) {
+        for token in tokens {
+            // A beam was in the grammar at every token.
+            let _ = self.accept(*token);
         }
     }
 
-    /// Chooses a token.
+    /// Whether what stands before changes the distribution.
+    pub fn looks_back(&self) -> bool {
+        [Stage::Penalties, Stage::Dry].into_iter().any(|g| stages::is_active(g, &self.sampling))
+    }
+
+    /// The beginning of the grammar, where there is one.
     ///
     /// # Errors
-    /// If a logit is not a number, or none is above minus infinity: the model or its file is broken.
-    pub fn choose(&mut self, logits: &[f32]) -> Result<Token, Problem> {
-        let best = largest(logits)?;
-        let Some(chain) = &mut self.chain else { return Ok(best) };
-        self.candidates.data.clear();
-        self.candidates
-            .data
-            .extend((0..).zip(logits).map(|(id, logit)| LlamaTokenData::new(LlamaToken(id), *logit, 0.0)));
-        self.candidates.sorted = false;
-        self.candidates.selected = None;
-        self.candidates.apply_sampler(chain);
-        let chosen = self.candidates.selected_token().map_or(best, |t| t.0);
-        chain.accept(LlamaToken(chosen));
-        Ok(chosen)
+    /// If it is none.
+    pub fn fresh_grammar(&self, words: &dyn Words) -> Result<Option<Grammar>, Problem> {
+        grammar_of(&self.sampling, words)
     }
+
+    /// What the chain does to these logits, under any settings: the microscope.
+    ///
+    /// # Errors
+    /// As [`Sampler::choose`].
+    pub fn look(
+        &self,
+        logits: &[f32],
+        history: &[Token],
+        words: &dyn Words,
+        most: usize,
+    ) -> Result<Glance, Problem> {
+        largest(logits)?;
+        let total = numbers::log_sum_exp(logits);
+        let mut seen: Vec<(Token, Option<Stage>)> =
+            numbers::top(logits, most).into_iter().filter_map(|i| Some((Token::try_from(i).ok()?, None))).collect();
+        let mut cuts = Vec::new();
+        let mut pool = Pool::default();
+        match &self.grammar {
+            Some(grammar) => {
+                let mut allowed = logits.to_vec();
+                grammar.forbid(&mut allowed);
+                pool.fill(&allowed);
+            }
+            None => pool.fill(logits),
+        }
+        self.run(&mut pool, history, words, &mut |stage, pool| {
+            cuts.push(Cut { stage, kept: u32::try_from(pool.len()).unwrap_or(u32::MAX) });
+            for (token, cut) in &mut seen {
+                if cut.is_none() && pool.logit(*token).is_none() {
+                    *cut = Some(stage);
+                }
+            }
+        });
+        let (max, unit) = (pool.max(), pool.unit());
+        let after = |token| pool.logit(token).map_or(0.0, |l| (f64::from(l - max).exp() * unit) as f32);
+        let before = |token: Token| {
+            let logit = usize::try_from(token).ok().and_then(|i| logits.get(i)).copied().unwrap_or(f32::NEG_INFINITY);
+            (f64::from(logit) - total).exp() as f32
+        };
+        let entropy: f64 = logits.iter().map(|l| f64::from(*l) - total).filter(|l| *l > -40.0).map(|l| -l.exp() * l).sum();
+        Ok(Glance {
+            entropy: (entropy / std::f64::consts::LN_2) as f32,
+            vocabulary: u32::try_from(logits.len()).unwrap_or(u32::MAX),
+            cuts,
+            candidates: seen
+                .into_iter()
+                .map(|(token, cut)| Seen {
+                    token,
+                    text: String::from_utf8_lossy(&words.text(token)).into_owned(),
+                    before: before(token),
+                    after: after(token),
+                    cut,
+                })
+                .collect(),
+            chosen: None,
+        })
+    }
+
+    /// Whether something changes which token is the most probable one.
+    fn reshapes(&self) -> bool {
+        let s = &self.sampling;
+        !self.bias.is_empty()
+            || [Stage::Penalties, Stage::Dry].into_iter().any(|g| s.order.contains(&g) && stages::is_active(g, s))
+    }
+
+    /// The chain. `watch` sees what every stage that does something has left. Under mirostat it gives the unit of
+    /// probability before the last cut.
+    fn run(
+        &self,
+        pool: &mut Pool,
+        history: &[Token],
+        words: &dyn Words,
+        watch: &mut dyn FnMut(Stage, &Pool),
+    ) -> Option<f64> {
+        let s = &self.sampling;
+        pool.adjust(self.bias.iter().copied(), biased);
+        let mirostat = s.mirostat == Mirostat::Two && !s.is_greedy();
+        for stage in s.order.iter().copied() {
+            let shapes = matches!(stage, Stage::Penalties | Stage::Dry);
+            let skipped = (s.is_greedy() || (mirostat && stage != Stage::Temperature)) && !shapes;
+            if !skipped && self.stage(stage, pool, history, words) {
+                watch(stage, pool);
+            }
+        }
+        if s.is_greedy() {
+            pool.keep_top(1);
+        }
+        // Mirostat 2 (Basu et al. 2021): what is more surprising than mu is cut.
+        mirostat.then(|| {
+            let unit = pool.unit();
+            let kept = pool.probabilities().iter().take_while(|p| -p.log2() <= self.mu).count();
+            pool.list().truncate(kept.max(1));
+            unit
+        })
+    }
+
+    fn stage(&self, stage: Stage, pool: &mut Pool, history: &[Token], words: &dyn Words) -> bool {
+        if !stages::is_active(stage, &self.sampling) {
+            return false;
+        }
+        let breaks = |token| words.text(token).iter().any(|b| b"\n:\"*".contains(b));
+        let luck = uniform(self.seed, self.drawn, 1);
+        stages::apply(stage, &stages::Around { sampling: &self.sampling, history, breaks: &breaks, luck }, pool);
+        true
+    }
+}
+
+/// How probable the model itself found a token, before any setting.
+pub fn record(logits: &[f32], token: Token, words: &dyn Words, others: u32) -> TokenRecord {
+    let most = others as usize;
+    let total = numbers::log_sum_exp(logits);
+    let log = |logit: f32| (f64::from(logit) - total) as f32;
+    let own = usize::try_from(token).ok().and_then(|i| logits.get(i)).copied().unwrap_or(f32::NEG_INFINITY);
+    let others = best(logits, most + 1).into_iter().filter(|(other, _)| *other != token).take(most);
+    let text = |token| String::from_utf8_lossy(&words.text(token)).into_owned();
+    TokenRecord {
+        bytes: u32::try_from(words.text(token).len()).unwrap_or(0),
+        logprob: log(own),
+        rank: numbers::count_above(logits, own) + 1,
+        others: others.map(|(token, logit)| (text(token), log(logit))).collect(),
+    }
+}
+
+/// The tokens of the largest values, largest first.
+pub fn best(scores: &[f32], most: usize) -> Vec<(Token, f32)> {
+    let found = numbers::top(scores, most).into_iter();
+    found.filter_map(|i| Some((Token::try_from(i).ok()?, scores[i]))).collect()
+}
+
+fn biased(logit: f32, add: f32) -> f32 {
+    if add <= -Bias::MOST { f32::NEG_INFINITY } else { logit + add }
+}
+
+fn tokens_of(bias: &[Bias], words: &dyn Words) -> Result<Vec<(Token, f32)>, Problem> {
+    let mut tokens: Vec<(Token, f32)> = Vec::new();
+    for bias in bias {
+        let by_id = bias.text.strip_prefix('#').and_then(|id| id.parse().ok());
+        let known = by_id.filter(|id| u32::try_from(*id).is_ok_and(|id| id < words.size()));
+        let named = known.map_or_else(|| words.named(&bias.text), |id| vec![id]);
+        if named.is_empty() {
+            return Err(Problem::new(
+                format!("The bias on '{}' has no effect: no single token of this model is that text", bias.text),
+                "Take a shorter text, or a token's number as #123",
+            ));
+        }
+        tokens.extend(named.into_iter().map(|token| (token, bias.add)));
+    }
+    // A token that is named twice gets both.
+    tokens.sort_by_key(|(token, _)| *token);
+    tokens.dedup_by(|later, first| {
+        let same = later.0 == first.0;
+        if same {
+            first.1 += later.1;
+        }
+        same
+    });
+    Ok(tokens)
+}
+
+fn grammar_of(sampling: &Sampling, words: &dyn Words) -> Result<Option<Grammar>, Problem> {
+    if sampling.grammar.trim().is_empty() { Ok(None) } else { words.grammar(&sampling.grammar).map(Some) }
+}
+
+fn nothing_left() -> Problem {
+    Problem::new(
+        "The settings leave no token to choose: the bias or the grammar forbids every one",
+        "Take the bias (/bias) or the grammar (/grammar) back",
+    )
 }
 
 /// The token of the largest logit, the first one where several are equal. Three plain passes, which the
 /// compiler makes vector code of: one clever pass costs a hundredth of a small model's step.
 fn largest(logits: &[f32]) -> Result<Token, Problem> {
-    let broken = logits.iter().map(|l| u32::from(l.is_nan())).sum::<u32>() > 0;
-    let most = logits.iter().fold(f32::NEG_INFINITY, |most, l| if *l > most { *l } else { most });
+    let most = numbers::max(logits);
     let first = logits.iter().position(|l| *l == most);
-    let best = first.filter(|_| !broken && most > f32::NEG_INFINITY).and_then(|at| Token::try_from(at).ok());
-    best.ok_or_else(|| {
+    let sound = most > f32::NEG_INFINITY && most < f32::INFINITY && !numbers::has_nan(logits);
+    first.filter(|_| sound).and_then(|at| Token::try_from(at).ok()).ok_or_else(|| {
         Problem::new(
             "The model's answer is not made of numbers (NaN logits): the model file is damaged or llama.cpp cannot run it",
             "Fetch the model again or choose another one with /model",
@@ -79,103 +375,18 @@ fn largest(logits: &[f32]) -> Result<Token, Problem> {
     })
 }
 
-/// The only place that builds a chain; it always ends in a selecting sampler, because llama.cpp aborts on
-/// one that does not. The order is llama.cpp's own.
-fn chain(sampling: &Sampling, n_vocab: i32, seed: u32, tokens: &[Token]) -> Option<LlamaSampler> {
-    let penalised = sampling.repeat_penalty != 1.0 && sampling.repeat_last_n > 0;
-    if sampling.is_greedy() && !penalised {
-        return None;
+/// A number from 0 to 1 for the n-th token of an answer: SplitMix64 (Steele et al. 2014) of seed and place, so that
+/// the draws do not depend on what was drawn before.
+fn uniform(seed: u32, n: u32, stream: u64) -> f64 {
+    let mut z = (u64::from(seed) << 32 | u64::from(n)).wrapping_add((stream + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    for _ in 0..2 {
+        z = z.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^= z >> 31;
     }
-    let mut stages = Vec::new();
-    if penalised {
-        let window = i32::try_from(sampling.repeat_last_n).unwrap_or(i32::MAX);
-        stages.push(LlamaSampler::penalties(n_vocab, window, sampling.repeat_penalty, 0.0, 0.0));
-    }
-    if sampling.is_greedy() {
-        stages.push(LlamaSampler::greedy());
-    } else {
-        if sampling.top_k > 0 {
-            stages.push(LlamaSampler::top_k(i32::try_from(sampling.top_k).unwrap_or(i32::MAX)));
-        }
-        if sampling.top_p < 1.0 {
-            stages.push(LlamaSampler::top_p(sampling.top_p, 1));
-        }
-        if sampling.min_p > 0.0 {
-            stages.push(LlamaSampler::min_p(sampling.min_p, 1));
-        }
-        stages.push(LlamaSampler::temp(sampling.temperature));
-        // 0xFFFF_FFFF would mean a seed of llama.cpp's own choice.
-        stages.push(LlamaSampler::dist(seed.min(u32::MAX - 1)));
-    }
-    let mut chain = LlamaSampler::chain(stages, true);
-    if penalised {
-        let recent = tokens.len().saturating_sub(sampling.repeat_last_n as usize);
-        chain.accept_many(tokens[recent..].iter().map(|t| LlamaToken(*t)));
-    }
-    Some(chain)
+    (z >> 11) as f64 / (1u64 << 53) as f64
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::chat::{Mode, Seed};
-
-    fn settings() -> Sampling {
-        Sampling { seed: Seed(Some(1)), ..Sampling::default() }
-    }
-
-    #[test]
-    fn greedy_and_temperature_zero_take_the_first_largest() {
-        let logits = [0.0, 3.0, 3.0, 1.0];
-        for sampling in [Sampling { mode: Mode::Greedy, ..settings() }, Sampling { temperature: 0.0, ..settings() }] {
-            assert_eq!(Sampler::new(sampling, 1000, 7, &[]).choose(&logits).unwrap(), 1);
-        }
-    }
-
-    #[test]
-    fn a_penalty_counts_under_greedy_too() {
-        let sampling = Sampling { mode: Mode::Greedy, repeat_penalty: 2.0, ..settings() };
-        let mut sampler = Sampler::new(sampling, 1000, 7, &[1]);
-        assert_eq!(sampler.choose(&[0.0, 3.0, 2.0]).unwrap(), 2);
-    }
-
-    #[test]
-    fn the_same_seed_draws_the_same_and_the_cuts_hold() {
-        let logits: Vec<f32> = (0..1000u16).map(|i| f32::from(i % 97) / 20.0).collect();
-        let draw = |seed, sampling: &Sampling| {
-            let mut sampler = Sampler::new(sampling.clone(), 1000, seed, &[]);
-            (0..200).map(|_| sampler.choose(&logits).unwrap()).collect::<Vec<_>>()
-        };
-        let sampling = Sampling { top_k: 0, min_p: 0.0, top_p: 1.0, temperature: 1.5, ..settings() };
-        assert_eq!(draw(5, &sampling), draw(5, &sampling));
-        assert_ne!(draw(5, &sampling), draw(6, &sampling));
-        let mut kept = draw(5, &Sampling { top_k: 3, temperature: 2.0, ..settings() });
-        kept.sort_unstable();
-        kept.dedup();
-        assert!(kept.len() <= 3 && kept.iter().all(|t| t % 97 == 96), "{kept:?}");
-    }
-
-    #[test]
-    fn broken_logits_are_a_sentence() {
-        for sampling in [settings(), Sampling { mode: Mode::Greedy, ..settings() }] {
-            let mut sampler = Sampler::new(sampling, 1000, 1, &[]);
-            assert!(sampler.choose(&[0.0, f32::NAN]).unwrap_err().what.contains("NaN"));
-            assert!(sampler.choose(&[f32::NEG_INFINITY; 4]).is_err());
-            assert!(sampler.choose(&[]).is_err());
-        }
-    }
-
-    #[test]
-    fn no_setting_that_can_be_typed_aborts() {
-        use crate::chat::KNOBS;
-        let logits: Vec<f32> = (0..50u8).map(f32::from).collect();
-        for spec in &KNOBS {
-            for value in [spec.min, spec.max, f64::NAN, -1.0, 1e-40] {
-                let mut sampling = settings();
-                if spec.set(&mut sampling, value).is_ok() {
-                    Sampler::new(sampling, 1000, u32::MAX, &[1, 2, 3]).choose(&logits).unwrap();
-                }
-            }
-        }
-    }
-}
+mod tests;

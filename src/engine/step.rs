@@ -1,5 +1,9 @@
 //! The step loop's body: gather rows, decode, distribute. One session is one loaded model and its context.
 
+mod beams;
+mod begin;
+mod watch;
+
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
@@ -10,15 +14,16 @@ use llama_cpp_2::context::LlamaContext;
 use llama_cpp_2::llama_batch::LlamaBatch;
 use llama_cpp_2::token::LlamaToken;
 
-use super::job::{Clock, Job};
+use super::job::Job;
 use super::native::{NODES, Native};
-use super::prompt::{self, ChatTemplate, Rendered};
-use super::protocol::{EngineEvent, JobId, ModelInfo, Problem, Prompt, Request};
-use super::sampler::Sampler;
-use super::sequences::{Cache, Ledger, Token};
+use super::prompt::ChatTemplate;
+use super::protocol::{Alternative, EngineEvent, JobId, ModelInfo, Problem, Prompt, Request};
+use super::sampler::{self, Words};
+use super::sequences::{Cache, Ledger, MAIN, SeqId, Token};
+use super::strategy::Pace;
 use super::threads::{Change, Governor, cores};
-use super::tokens::{Encoded, Vocabulary};
-use crate::chat::{Finish, Sampling};
+use super::tokens::Vocabulary;
+use crate::chat::{Finish, Mode, Sampling};
 
 /// Where events go; called on the step loop's thread and, for progress, on one beside it.
 pub type Sink = std::sync::Arc<dyn Fn(EngineEvent) + Send + Sync>;
@@ -35,6 +40,7 @@ pub struct Waiting {
     prompt: Prompt,
     sampling: Sampling,
     ignore_eog: bool,
+    records: Option<u32>,
     arrived: Instant,
 }
 
@@ -52,21 +58,33 @@ pub struct Session<'m> {
     info: ModelInfo,
     /// Graph nodes of a decode call: how far one is, is told by it. 0 where they cannot be counted.
     nodes: u32,
+    /// Whether the logits of the last decode call are those behind the main sequence.
+    has_logits: bool,
+    pace: Pace,
+    /// Somebody looks at the candidates.
+    watched: bool,
+    glanced: Option<Instant>,
     sink: Sink,
 }
 
 impl Cache for LlamaContext<'_> {
-    fn remove_from(&mut self, position: usize) -> bool {
-        self.clear_kv_cache_seq(Some(0), u32::try_from(position).ok(), None).unwrap_or(false)
+    fn remove_from(&mut self, seq: SeqId, position: usize) -> bool {
+        self.clear_kv_cache_seq(Some(seq), u32::try_from(position).ok(), None).unwrap_or(false)
+    }
+    fn copy(&mut self, from: SeqId, to: SeqId) {
+        // Whole sequences of a unified cache: only the cells' owners change.
+        if let (Ok(from), Ok(to)) = (i32::try_from(from), i32::try_from(to)) {
+            self.copy_cache(from, to, -1);
+        }
     }
     fn clear(&mut self) {
         self.clear_kv_cache();
     }
-    fn pos_min(&self) -> i32 {
-        self.kv_cache_seq_pos_min(0)
+    fn pos_min(&self, seq: SeqId) -> i32 {
+        i32::try_from(seq).map_or(-1, |seq| self.kv_cache_seq_pos_min(seq))
     }
-    fn pos_max(&self) -> i32 {
-        self.kv_cache_seq_pos_max(0)
+    fn pos_max(&self, seq: SeqId) -> i32 {
+        i32::try_from(seq).map_or(-1, |seq| self.kv_cache_seq_pos_max(seq))
     }
 }
 
@@ -80,6 +98,8 @@ pub struct Parts<'m> {
     pub template: ChatTemplate,
     /// Cells that a windowed layer looks back, where it keeps no more than those.
     pub window: Option<usize>,
+    /// Sequences beside the main one.
+    pub branches: u32,
     /// Threads; 0 to choose.
     pub threads: u32,
     /// What is known of the model.
@@ -101,12 +121,16 @@ impl<'m> Session<'m> {
             batch,
             vocabulary: parts.vocabulary,
             template: parts.template,
-            ledger: Ledger::new(parts.window),
+            ledger: Ledger::new(parts.window, parts.branches),
             governor: Governor::new(cores(), parts.threads),
             waiting: VecDeque::new(),
             job: None,
             info: parts.info,
             nodes: 0,
+            has_logits: false,
+            pace: Pace::default(),
+            watched: false,
+            glanced: None,
             sink,
             context: parts.context,
         };
@@ -121,7 +145,7 @@ impl<'m> Session<'m> {
     /// One decode call for nothing: brings the weights into memory, so that the first answer's times are its
     /// own, and tells how many graph nodes a call has.
     fn warm_up(&mut self) {
-        if self.fill(&[self.vocabulary.any()], true).is_ok() && self.compute(1, None).is_ok() {
+        if self.fill_main(&[self.vocabulary.any()], true).is_ok() && self.compute(1, None).is_ok() {
             self.nodes = NODES.load(Ordering::Relaxed);
         }
         self.ledger.clear(&mut self.context);
@@ -129,25 +153,37 @@ impl<'m> Session<'m> {
 
     /// Whether there is nothing to do.
     pub fn is_idle(&self) -> bool {
-        self.job.is_none() && self.waiting.is_empty()
+        self.job.as_ref().map_or(self.waiting.is_empty(), |job| job.waits)
     }
 
     /// Takes a request that is not about loading.
     pub fn request(&mut self, request: Request, arrived: Instant) {
         match request {
-            Request::Generate { job, prompt, sampling, ignore_eog } => {
-                self.waiting.push_back(Waiting { job, prompt, sampling, ignore_eog, arrived });
+            Request::Generate { job, prompt, sampling, ignore_eog, records } => {
+                self.waiting.push_back(Waiting { job, prompt, sampling, ignore_eog, records, arrived });
             }
             Request::Sampling { job: id, sampling } => {
-                if let Some(job) = self.job.as_mut().filter(|j| j.id == id) {
-                    job.sampler.change(sampling, job.seed, self.ledger.tokens(), job.n);
-                } else if let Some(waiting) = self.waiting.iter_mut().find(|w| w.job == id) {
+                if let Some(waiting) = self.waiting.iter_mut().find(|w| w.job == id) {
                     waiting.sampling = sampling;
+                } else {
+                    self.steer(id, sampling);
                 }
+            }
+            Request::Pick { job, pick } => self.pick(job, pick),
+            Request::Watch { on } => {
+                self.watched = on;
+                self.glanced = None;
+            }
+            Request::Look { sampling } => self.look(sampling),
+            Request::Score { job, prompt } => self.score(job, prompt),
+            Request::Split { text } => {
+                let tokens = self.vocabulary.split(&text);
+                (self.sink)(EngineEvent::Split { text, tokens });
             }
             Request::Cancel { job } => self.cancel(job),
             Request::ClearCache => {
                 if self.job.is_none() {
+                    self.has_logits = false;
                     self.ledger.clear(&mut self.context);
                 }
             }
@@ -182,6 +218,7 @@ impl<'m> Session<'m> {
                     seed: 0,
                     sampling: w.sampling,
                     cells: super::protocol::Cells::default(),
+                    alternatives: Vec::new(),
                 });
             }
         }
@@ -200,88 +237,30 @@ impl<'m> Session<'m> {
         }
         let Some(job) = self.job.take() else { return };
         let id = job.id;
-        match if job.read < job.prompt.len() { self.prefill(job) } else { self.decode(job) } {
+        let stepped = if job.waits {
+            Ok(Some(job))
+        } else if job.read < job.prompt.len() {
+            self.prefill(job)
+        } else if job.beams.is_some() {
+            self.beam_step(job)
+        } else {
+            self.decode(job)
+        };
+        match stepped {
             Ok(job) => self.job = job,
             Err(problem) => {
+                self.has_logits = false;
                 self.ledger.clear(&mut self.context);
                 (self.sink)(EngineEvent::Failed { job: id, problem });
             }
         }
     }
 
-    fn begin(&mut self, waiting: Waiting) -> Result<Job, Problem> {
-        let (encoded, mut notes) = self.encode(waiting.prompt)?;
-        let n_ctx = self.context.n_ctx() as usize;
-        if encoded.tokens.len() >= n_ctx {
-            return Err(Problem::new(
-                format!(
-                    "The conversation has {} tokens and the context holds {n_ctx}, the answer included",
-                    encoded.tokens.len()
-                ),
-                "Start a new chat with Ctrl-N, shorten the question, or start again with a larger context (-c)",
-            ));
-        }
-        let vocabulary = &self.vocabulary;
-        let reuse = self.ledger.reuse(&mut self.context, &encoded.tokens, |t| vocabulary.plain(t));
-        notes.extend(reuse.why);
-        let seed = waiting.sampling.seed.0.unwrap_or_else(fresh_seed);
-        let sampler = Sampler::new(waiting.sampling, self.vocabulary.size(), seed, &reuse.tokens);
-        let job = Job {
-            id: waiting.job,
-            read: reuse.kept,
-            reused: reuse.kept,
-            prompt: reuse.tokens,
-            cells: encoded.cells,
-            seed,
-            sampler,
-            ignore_eog: waiting.ignore_eog,
-            next: None,
-            n: 0,
-            text: super::utf8::Utf8Stream::default(),
-            clock: Clock::new(waiting.arrived),
-        };
-        let usage = job.usage();
-        (self.sink)(EngineEvent::Started {
-            job: job.id,
-            prompt_tokens: usage.prompt_tokens,
-            reused_tokens: usage.reused_tokens,
-            cells: job.cells,
-            seed,
-            notes,
-        });
-        Ok(job)
-    }
-
-    fn encode(&self, prompt: Prompt) -> Result<(Encoded, Vec<String>), Problem> {
-        let rendered: Rendered = match prompt {
-            Prompt::Chat { system, turns } => prompt::render(&self.template, &system, &turns, self.vocabulary.guard())?,
-            Prompt::Raw(text) => prompt::raw(&text, self.vocabulary.guard()),
-            Prompt::Tokens(tokens) => {
-                if tokens.is_empty() || tokens.iter().any(|t| !self.vocabulary.has(*t)) {
-                    return Err(Problem::new(
-                        "The prompt has tokens that the model does not know",
-                        "Use ids below its vocabulary's size",
-                    ));
-                }
-                let cells = super::protocol::Cells {
-                    user: u32::try_from(tokens.len()).unwrap_or(u32::MAX),
-                    ..Default::default()
-                };
-                return Ok((Encoded { tokens, cells }, Vec::new()));
-            }
-        };
-        let encoded = self.vocabulary.encode(&rendered);
-        if encoded.tokens.is_empty() {
-            return Err(Problem::new("There is nothing to continue: the prompt is empty", "Type some text first"));
-        }
-        Ok((encoded, rendered.notes))
-    }
-
     fn prefill(&mut self, mut job: Job) -> Result<Option<Job>, Problem> {
         let end = job.prompt.len().min(job.read + self.context.n_batch() as usize);
         let chunk = &job.prompt[job.read..end];
         let last = end == job.prompt.len();
-        self.fill(chunk, last)?;
+        self.fill_main(chunk, last)?;
         match self.compute(chunk.len(), Some(progress(&job))) {
             Ok(()) => {}
             Err(stop) => return self.stopped(job, &stop),
@@ -289,6 +268,7 @@ impl<'m> Session<'m> {
         self.ledger.extend(&job.prompt[job.read..end]);
         job.read = end;
         if last {
+            self.has_logits = true;
             job.clock.prefill_done();
         }
         (self.sink)(progress(&job));
@@ -296,51 +276,80 @@ impl<'m> Session<'m> {
     }
 
     fn decode(&mut self, mut job: Job) -> Result<Option<Job>, Problem> {
-        let Some(token) = job.next else { return Ok(None) };
+        // Without a token that waits to be decoded the logits are there and a choice is due.
+        let Some(token) = job.next else { return self.choose(job) };
         if self.ledger.len() >= self.context.n_ctx() as usize {
             return Ok(self.end(job, Finish::ContextFull));
         }
         let began = Instant::now();
-        self.fill(&[token], true)?;
+        self.fill_main(&[token], true)?;
         match self.compute(1, None) {
             Ok(()) => {}
             Err(stop) => return self.stopped(job, &stop),
         }
         self.ledger.extend(&[token]);
+        self.has_logits = true;
         job.next = None;
+        self.watch_threads(began);
+        self.choose(job)
+    }
+
+    fn watch_threads(&mut self, began: Instant) {
         let now = Instant::now();
         if let Some(change) = self.governor.step(now.duration_since(began).as_secs_f64() * 1000.0, now) {
             self.tell_change(&change);
         }
         self.use_threads();
-        self.choose(job)
     }
 
     /// Chooses the next token from the logits of the last decode call.
     fn choose(&mut self, mut job: Job) -> Result<Option<Job>, Problem> {
-        let token = job.sampler.choose(self.context.get_logits_ith(-1))?;
+        match job.sampler.sampling().mode {
+            Mode::Beam => return self.begin_beams(job),
+            Mode::Hand if job.forced.is_empty() && !job.chain => return Ok(Some(self.wait_for_hand(job))),
+            _ => {}
+        }
+        let logits = self.context.get_logits_ith(-1);
+        let history = self.ledger.tokens();
+        let token = match job.forced.pop_front() {
+            Some(token) => token,
+            None => job.sampler.choose(logits, history, &self.vocabulary)?,
+        };
+        job.chain = false;
+        if self.watched && self.glance_is_due() {
+            self.glance(&job.sampler, Some(token));
+        }
         if self.vocabulary.is_end(token) && !job.ignore_eog {
             return Ok(self.end(job, Finish::Stop));
         }
-        let text = job.text.push(&self.vocabulary.bytes(token));
+        let logits = self.context.get_logits_ith(-1);
+        let record = job.records.map(|others| sampler::record(logits, token, &self.vocabulary, others));
+        job.sampler.accept(token)?;
+        job.answer.push(token);
+        let text = job.text.push(&self.vocabulary.text(token));
         let gap_ms = job.clock.token();
-        job.n += 1;
         job.cells.assistant += 1;
         job.next = Some(token);
-        (self.sink)(EngineEvent::Token { job: job.id, text, n: job.n, gap_ms });
-        if job.n >= job.sampler.sampling().max_tokens {
+        (self.sink)(EngineEvent::Token { job: job.id, text, n: job.n(), gap_ms, record });
+        if job.n() >= job.sampler.sampling().max_tokens {
             return Ok(self.end(job, Finish::Length));
         }
         Ok(Some(job))
     }
 
-    fn fill(&mut self, tokens: &[Token], logits: bool) -> Result<(), Problem> {
-        self.batch.clear();
+    /// Puts tokens behind the main sequence into the batch.
+    fn fill_main(&mut self, tokens: &[Token], logits: bool) -> Result<(), Problem> {
         let from = self.ledger.len();
-        for (i, token) in tokens.iter().enumerate() {
-            let position = i32::try_from(from + i).unwrap_or(i32::MAX);
+        let last = tokens.len().saturating_sub(1);
+        self.fill(tokens.iter().enumerate().map(|(i, token)| (*token, from + i, MAIN, logits && i == last)))
+    }
+
+    fn fill(&mut self, rows: impl Iterator<Item = (Token, usize, SeqId, bool)>) -> Result<(), Problem> {
+        self.batch.clear();
+        for (token, position, seq, logits) in rows {
+            let number = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
             self.batch
-                .add(LlamaToken(*token), position, &[0], logits && i + 1 == tokens.len())
+                .add(LlamaToken(token), number(position), &[number(seq as usize)], logits)
                 .map_err(|e| Problem::new(format!("The batch is too small ({e})"), "Please report this"))?;
         }
         Ok(())
@@ -348,6 +357,7 @@ impl<'m> Session<'m> {
 
     /// Runs the batch. While a long one runs, `progress` is told with the tokens that are through by now.
     fn compute(&mut self, rows: usize, progress: Option<EngineEvent>) -> Result<(), DecodeError> {
+        self.has_logits = false;
         NODES.store(0, Ordering::Relaxed);
         let Some(progress) = progress.filter(|_| rows >= LONG_CHUNK && self.nodes > 0) else {
             self.context.decode(&mut self.batch)?;
@@ -388,24 +398,29 @@ impl<'m> Session<'m> {
 
     fn finish(&mut self, finish: Finish) {
         if let Some(job) = self.job.take() {
-            self.end(job, finish);
+            if job.beams.is_some() { self.end_beams(job, finish) } else { self.end(job, finish) };
         }
     }
 
     /// Tells a job's end.
-    fn end(&mut self, mut job: Job, finish: Finish) -> Option<Job> {
+    fn end(&mut self, job: Job, finish: Finish) -> Option<Job> {
+        self.end_with(job, finish, Vec::new())
+    }
+
+    fn end_with(&mut self, mut job: Job, finish: Finish, alternatives: Vec<Alternative>) -> Option<Job> {
         if !self.ledger.agrees(&self.context) {
             self.ledger.repair(&mut self.context);
         }
         (self.sink)(EngineEvent::Finished {
             job: job.id,
-            text: job.text.finish(),
+            text: std::mem::take(&mut job.rest) + &job.text.finish(),
             finish,
             usage: job.usage(),
             timings: job.clock.timings(),
             seed: job.seed,
             sampling: job.sampler.sampling().clone(),
             cells: job.cells,
+            alternatives,
         });
         None
     }
@@ -445,12 +460,4 @@ fn tell_progress(wait: &mpsc::Receiver<()>, sink: &Sink, progress: &EngineEvent,
         let ms = ms + began.elapsed().as_secs_f64() * 1000.0;
         sink(EngineEvent::Prefill { job, done: (done + through).min(total), total, ms });
     }
-}
-
-/// A seed for an answer that asks for a new one: from the system's random keys.
-fn fresh_seed() -> u32 {
-    use std::hash::{BuildHasher, Hasher};
-    let random = std::collections::hash_map::RandomState::new().build_hasher().finish();
-    // −1 and 2^32 − 1 mean "random" elsewhere, so such a seed could not be given back.
-    (random as u32).min(u32::MAX - 1)
 }

@@ -8,13 +8,15 @@ use llama_cpp_2::vocab::LlamaVocab;
 
 use super::guard::Guard;
 use super::prompt::Rendered;
-use super::protocol::Cells;
+use super::protocol::{Cells, Problem};
+use super::sampler::{Grammar, Words};
 use super::sequences::Token;
 use crate::chat::Role;
 
 /// A model's vocabulary.
 #[derive(Debug)]
 pub struct Vocabulary<'m> {
+    model: &'m LlamaModel,
     vocab: LlamaVocab<'m>,
     guard: Guard,
 }
@@ -37,7 +39,7 @@ impl<'m> Vocabulary<'m> {
             .filter(|t| vocab.is_control(*t) || vocab.is_eog(*t))
             .filter_map(|t| vocab.text(t).and_then(|text| text.to_str().ok()).map(str::to_owned))
             .collect::<Vec<_>>();
-        Self { vocab, guard: Guard::new(controls) }
+        Self { model, vocab, guard: Guard::new(controls) }
     }
 
     /// Keeps the texts that the tokeniser would turn into control or end tokens out of messages.
@@ -90,6 +92,22 @@ impl<'m> Vocabulary<'m> {
         self.vocab.token_to_piece(token, special, None::<NonZeroU16>)
     }
 
+    /// The bytes of a token, control tokens by their names.
+    pub fn text_or_name(&self, token: Token) -> Vec<u8> {
+        self.piece(LlamaToken(token), true)
+    }
+
+    /// The tokens of a text that somebody wrote, which never become control tokens.
+    pub fn tokens(&self, text: &str) -> Vec<Token> {
+        self.vocab.tokenize(text.as_bytes(), false, false).into_iter().map(|t| t.0).collect()
+    }
+
+    /// A text as it is split into tokens.
+    pub fn split(&self, text: &str) -> Vec<String> {
+        let tokens = self.tokens(text);
+        tokens.into_iter().map(|t| String::from_utf8_lossy(&self.text_or_name(t)).into_owned()).collect()
+    }
+
     /// Tokenises a prompt. Each segment is tokenised on its own, so that no control text that somebody wrote
     /// is ever whole in one of them.
     pub fn encode(&self, rendered: &Rendered) -> Encoded {
@@ -124,6 +142,28 @@ impl<'m> Vocabulary<'m> {
             }
         }
         cells
+    }
+}
+
+impl Words for Vocabulary<'_> {
+    fn size(&self) -> u32 {
+        Vocabulary::size(self)
+    }
+
+    fn text(&self, token: Token) -> Vec<u8> {
+        self.bytes(token)
+    }
+
+    fn named(&self, text: &str) -> Vec<Token> {
+        let is = |token: &Token| {
+            let bytes = self.bytes(*token);
+            bytes == text.as_bytes() || bytes.strip_prefix(b" ") == Some(text.as_bytes())
+        };
+        (0..self.vocab.n_tokens()).filter(is).collect()
+    }
+
+    fn grammar(&self, gbnf: &str) -> Result<Grammar, Problem> {
+        Grammar::new(self.model, gbnf)
     }
 }
 

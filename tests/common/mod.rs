@@ -121,7 +121,7 @@ impl Engine {
 
     pub fn start(&mut self, prompt: Prompt, sampling: Sampling) -> u64 {
         self.jobs += 1;
-        self.client.send(&Request::Generate { job: self.jobs, prompt, sampling, ignore_eog: false });
+        self.client.send(&Request::Generate { job: self.jobs, prompt, sampling, ignore_eog: false, records: None });
         self.jobs
     }
 
@@ -139,6 +139,10 @@ impl Engine {
                 EngineEvent::Started { notes: said, .. } => notes = said,
                 EngineEvent::Token { text: piece, n, .. } => {
                     text += &piece;
+                    tokens = n;
+                }
+                EngineEvent::Beams { agreed, n, .. } => {
+                    text += &agreed;
                     tokens = n;
                 }
                 EngineEvent::Finished { text: rest, finish, usage, timings, seed, .. } => {

@@ -2,43 +2,52 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A cache that behaves like llama.cpp's: with a window it forgets old cells while decoding, and removing
-/// cells still answers yes.
+/// A cache that behaves like llama.cpp's: sequences share cells, with a window it forgets old ones while decoding,
+/// and removing cells still answers yes.
 #[derive(Default)]
 struct Fake {
-    cells: std::collections::BTreeMap<usize, Token>,
+    cells: std::collections::BTreeMap<(SeqId, usize), Token>,
     window: Option<usize>,
     recurrent: bool,
 }
 
 impl Fake {
-    fn decode(&mut self, from: usize, tokens: &[Token]) {
+    fn decode(&mut self, seq: SeqId, from: usize, tokens: &[Token]) {
         for (i, token) in tokens.iter().enumerate() {
-            self.cells.insert(from + i, *token);
+            self.cells.insert((seq, from + i), *token);
             if let Some(window) = self.window {
                 let oldest = (from + i).saturating_sub(window + 3);
-                self.cells.retain(|p, _| *p >= oldest);
+                self.cells.retain(|(s, p), _| *s != seq || *p >= oldest);
             }
         }
+    }
+
+    fn held(&self, seq: SeqId) -> impl DoubleEndedIterator<Item = usize> {
+        self.cells.range((seq, 0)..(seq + 1, 0)).map(|((_, p), _)| *p)
     }
 }
 
 impl Cache for Fake {
-    fn remove_from(&mut self, position: usize) -> bool {
-        if self.recurrent && self.cells.keys().any(|p| *p >= position) {
+    fn remove_from(&mut self, seq: SeqId, position: usize) -> bool {
+        if self.recurrent && position > 0 && self.held(seq).any(|p| p >= position) {
             return false;
         }
-        self.cells.retain(|p, _| *p < position);
+        self.cells.retain(|(s, p), _| *s != seq || *p < position);
         true
+    }
+    fn copy(&mut self, from: SeqId, to: SeqId) {
+        assert_eq!(self.pos_max(to), -1, "a sequence is copied over another");
+        let copied: Vec<_> = self.cells.range((from, 0)..(from + 1, 0)).map(|((_, p), t)| ((to, *p), *t)).collect();
+        self.cells.extend(copied);
     }
     fn clear(&mut self) {
         self.cells.clear();
     }
-    fn pos_min(&self) -> i32 {
-        self.cells.keys().next().map_or(-1, |p| i32::try_from(*p).unwrap())
+    fn pos_min(&self, seq: SeqId) -> i32 {
+        self.held(seq).next().map_or(-1, |p| i32::try_from(p).unwrap())
     }
-    fn pos_max(&self) -> i32 {
-        self.cells.keys().next_back().map_or(-1, |p| i32::try_from(*p).unwrap())
+    fn pos_max(&self, seq: SeqId) -> i32 {
+        self.held(seq).next_back().map_or(-1, |p| i32::try_from(p).unwrap())
     }
 }
 
@@ -55,7 +64,7 @@ fn spell(tokens: &[Token]) -> Vec<u8> {
 fn run(ledger: &mut Ledger, cache: &mut Fake, prompt: &[Token], decode: usize) -> Reuse {
     let reuse = ledger.reuse(cache, prompt, bytes);
     let end = (reuse.kept + decode).min(reuse.tokens.len());
-    cache.decode(reuse.kept, &reuse.tokens[reuse.kept..end]);
+    cache.decode(MAIN, reuse.kept, &reuse.tokens[reuse.kept..end]);
     ledger.extend(&reuse.tokens[reuse.kept..end]);
     reuse
 }
@@ -67,7 +76,7 @@ proptest! {
         window in proptest::option::of(4usize..10), recurrent in any::<bool>(),
     ) {
         let mut cache = Fake { window, recurrent, ..Fake::default() };
-        let mut ledger = Ledger::new(window);
+        let mut ledger = Ledger::new(window, 8);
         for (prompt, decode) in prompts {
             let reuse = run(&mut ledger, &mut cache, &prompt, decode);
             // The text is the prompt's, at least one token is decoded, and it is the prompt's last.
@@ -75,21 +84,70 @@ proptest! {
             prop_assert!(reuse.kept < reuse.tokens.len());
             prop_assert_eq!(reuse.tokens.last(), prompt.last());
             prop_assert!(ledger.agrees(&cache));
-            for (p, token) in &cache.cells {
+            for ((_, p), token) in &cache.cells {
                 prop_assert_eq!(ledger.tokens()[*p], *token);
             }
             // Every cell that the next token looks at is there.
             let oldest = window.map_or(0, |w| reuse.kept.saturating_sub(w));
             if decode == 0 && reuse.kept > 0 {
-                prop_assert!((oldest..reuse.kept).all(|p| cache.cells.contains_key(&p)));
+                prop_assert!((oldest..reuse.kept).all(|p| cache.cells.contains_key(&(MAIN, p))));
             }
         }
     }
 
     #[test]
+    fn branches_are_the_cache_whatever_happens_to_them(
+        base in proptest::collection::vec(0i32..6, 1..20),
+        steps in proptest::collection::vec((0u8..5, any::<proptest::sample::Index>(), 0i32..6), 1..60),
+        window in proptest::option::of(4usize..10),
+        next in proptest::collection::vec(0i32..6, 1..20),
+    ) {
+        let mut cache = Fake { window, ..Fake::default() };
+        let mut ledger = Ledger::new(window, 4);
+        run(&mut ledger, &mut cache, &base, usize::MAX / 2);
+        let mut live: Vec<SeqId> = Vec::new();
+        for (what, which, token) in steps {
+            let seq = if live.is_empty() { MAIN } else { live[which.index(live.len())] };
+            match what {
+                0 => match ledger.branch(&mut cache, seq) {
+                    Some(new) => live.push(new),
+                    None => prop_assert_eq!(live.len(), 4),
+                },
+                1 | 2 if seq != MAIN => {
+                    cache.decode(seq, ledger.len() + ledger.tail(seq).len(), &[token]);
+                    ledger.push(seq, token);
+                }
+                3 if seq != MAIN => {
+                    ledger.free(&mut cache, seq);
+                    live.retain(|s| *s != seq);
+                }
+                // A batch of which a part was decoded when it was stopped.
+                4 if seq != MAIN => {
+                    cache.decode(seq, ledger.len() + ledger.tail(seq).len(), &[token, token]);
+                    ledger.repair(&mut cache);
+                }
+                _ => {}
+            }
+            prop_assert!(ledger.agrees(&cache), "{what} {seq}");
+        }
+        // The next prompt goes on from the branch that it begins with, and nothing else is left.
+        let whole: Vec<Token> = live.first().map_or(&[][..], |s| ledger.tail(*s)).to_vec();
+        let longest = live.iter().map(|s| ledger.tail(*s).len()).max().unwrap_or(0);
+        let prompt = [&ledger.tokens()[..], &whole, &next].concat();
+        let before = ledger.len() + whole.len();
+        let reuse = ledger.reuse(&mut cache, &prompt, bytes);
+        prop_assert_eq!(spell(&reuse.tokens), spell(&prompt));
+        if window.is_none() && longest > 0 {
+            prop_assert!(reuse.kept >= before.min(prompt.len() - 1) || spell(&reuse.tokens[..reuse.kept]).len() >= spell(&prompt[..before]).len());
+        }
+        prop_assert!(ledger.agrees(&cache));
+        prop_assert!(cache.cells.keys().all(|(seq, _)| *seq == MAIN));
+    }
+
+    #[test]
     fn what_was_decoded_is_kept(base in proptest::collection::vec(0i32..6, 1..40), more in proptest::collection::vec(0i32..6, 1..10)) {
         let mut cache = Fake::default();
-        let mut ledger = Ledger::new(None);
+        let mut ledger = Ledger::new(None, 8);
         run(&mut ledger, &mut cache, &base, usize::MAX / 2);
         let longer: Vec<Token> = base.iter().chain(&more).copied().collect();
         let reuse = run(&mut ledger, &mut cache, &longer, usize::MAX / 2);
@@ -100,7 +158,7 @@ proptest! {
 #[test]
 fn the_same_text_in_other_tokens_is_found() {
     let mut cache = Fake::default();
-    let mut ledger = Ledger::new(None);
+    let mut ledger = Ledger::new(None, 8);
     run(&mut ledger, &mut cache, &[0, 1, 2, 1, 2, 0], 6);
     // a b a b told again as ab ab: all of it is there, up to the last token of the prompt.
     let reuse = run(&mut ledger, &mut cache, &[0, 3, 3, 0, 1], 9);
@@ -110,7 +168,7 @@ fn the_same_text_in_other_tokens_is_found() {
 #[test]
 fn control_tokens_match_only_themselves() {
     let mut cache = Fake::default();
-    let mut ledger = Ledger::new(None);
+    let mut ledger = Ledger::new(None, 8);
     run(&mut ledger, &mut cache, &[1, 0, 1], 3);
     let reuse = run(&mut ledger, &mut cache, &[1, 1, 1], 3);
     assert_eq!(reuse.kept, 1);
@@ -119,7 +177,7 @@ fn control_tokens_match_only_themselves() {
 #[test]
 fn a_lost_window_is_read_again_and_said() {
     let mut cache = Fake { window: Some(4), ..Fake::default() };
-    let mut ledger = Ledger::new(Some(4));
+    let mut ledger = Ledger::new(Some(4), 8);
     let long: Vec<Token> = (0..30).map(|i| 1 + i % 5).collect();
     run(&mut ledger, &mut cache, &long, 30);
     let reuse = ledger.reuse(&mut cache, &long[..10], |_| None);
@@ -131,9 +189,9 @@ fn a_lost_window_is_read_again_and_said() {
 #[test]
 fn repair_after_a_half_decoded_batch() {
     let mut cache = Fake::default();
-    let mut ledger = Ledger::new(None);
+    let mut ledger = Ledger::new(None, 8);
     run(&mut ledger, &mut cache, &[1, 2, 3], 3);
-    cache.decode(3, &[4, 5]);
+    cache.decode(MAIN, 3, &[4, 5]);
     assert!(!ledger.agrees(&cache));
     ledger.repair(&mut cache);
     assert!(ledger.agrees(&cache));

@@ -1,0 +1,55 @@
+//! `llmchat probe`: the distribution of the next token, stage by stage.
+
+use std::process::ExitCode;
+
+use super::Stop;
+use super::context::Context;
+use super::running::{Ask, Running};
+use crate::chat::{Mode, Role, Sampling};
+use crate::engine::protocol::{EngineEvent, Glance, Prompt, Turn};
+use crate::text::sanitise_line;
+
+/// Columns of a bar.
+const BAR: usize = 24;
+
+/// Prints what may follow the text, and what each stage of the chain leaves of it.
+pub fn run(context: &Context, text: &str, chat: bool, json: bool) -> Result<ExitCode, Stop> {
+    let model = context.model().map_err(|p| Stop::Failed(p.to_string()))?;
+    let mut running = Running::start(&context.engine_command(), &model, &context.params())?;
+    let prompt = if chat {
+        let turns = vec![Turn { role: Role::User, text: text.to_owned() }];
+        Prompt::Chat { system: context.settings.system_prompt.clone(), turns }
+    } else {
+        Prompt::Raw(text.to_owned())
+    };
+    // By hand the engine waits with the candidates of the first token and chooses none.
+    let sampling = Sampling { mode: Mode::Hand, ..context.settings.sampling.clone() };
+    let mut glance = None;
+    running.generate(Ask { prompt, sampling: &sampling, ignore_eog: false, records: None }, |event| {
+        if let EngineEvent::Glance(seen) = event {
+            glance = Some(seen.clone());
+        }
+    })?;
+    let glance = glance.ok_or_else(|| Stop::Failed("The engine has shown no candidates. Try again".to_owned()))?;
+    if json {
+        println!("{}", serde_json::to_string(&glance).unwrap_or_default());
+    } else {
+        print(&glance);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(glance: &Glance) {
+    println!("{} tokens, entropy {:.2} bits", glance.vocabulary, glance.entropy);
+    for cut in &glance.cuts {
+        println!("  after {:<12} {:>7} left", cut.stage.name(), cut.kept);
+    }
+    println!("{:>8}  {:>8}  {:<BAR$}  token", "model", "chosen", "");
+    for seen in &glance.candidates {
+        let filled = (f64::from(seen.before) * BAR as f64).round() as usize;
+        let bar = format!("{}{}", "#".repeat(filled.min(BAR)), ".".repeat(BAR - filled.min(BAR)));
+        let cut = seen.cut.map_or(String::new(), |stage| format!("  cut by {}", stage.name()));
+        let text = sanitise_line(&format!("{:?}", seen.text));
+        println!("{:>7.2}%  {:>7.2}%  {bar}  {text}{cut}", 100.0 * seen.before, 100.0 * seen.after);
+    }
+}

@@ -1,0 +1,147 @@
+//! Looking and choosing by hand: the microscope on the next token, the probabilities of a prompt.
+
+use std::time::{Duration, Instant};
+
+use super::Session;
+use crate::chat::{Mode, Sampling};
+use crate::engine::job::Job;
+use crate::engine::protocol::{EngineEvent, JobId, Pick, Problem, Prompt};
+use crate::engine::sampler::{self, Sampler};
+use crate::engine::sequences::{MAIN, Token};
+
+/// How often a glance is told while tokens stream: as often as a screen shows it.
+const OFTEN: Duration = Duration::from_millis(33);
+/// Candidates in a glance.
+const CANDIDATES: usize = 24;
+/// Rows of a prompt that are scored together: each needs the logits of a whole vocabulary.
+const SCORED: usize = 32;
+
+impl Session<'_> {
+    /// A job gets other settings, from its next token on.
+    pub(super) fn steer(&mut self, id: JobId, sampling: Sampling) {
+        let Some(job) = self.job.as_mut().filter(|j| j.id == id) else { return };
+        if let Err(problem) = job.sampler.change(sampling, &self.vocabulary, &job.answer) {
+            (self.sink)(EngineEvent::Refused { job: id, problem });
+            return;
+        }
+        if job.waits && job.sampler.sampling().mode != Mode::Hand {
+            job.waits = false;
+        } else if job.waits
+            && let Some(job) = self.job.take()
+        {
+            self.glance(&job.sampler, None);
+            self.job = Some(job);
+        }
+    }
+
+    pub(super) fn wait_for_hand(&mut self, mut job: Job) -> Job {
+        job.waits = true;
+        self.glance(&job.sampler, None);
+        (self.sink)(EngineEvent::Waiting { job: job.id });
+        job
+    }
+
+    pub(super) fn pick(&mut self, id: JobId, pick: Pick) {
+        let Some(job) = self.job.as_mut().filter(|j| j.id == id && j.waits) else { return };
+        let tokens = match pick {
+            Pick::Chain => Vec::new(),
+            Pick::Token(token) => vec![token],
+            Pick::Text(text) => self.vocabulary.tokens(&text),
+        };
+        if let Some(problem) = tokens.iter().find_map(|t| (!self.vocabulary.has(*t)).then(|| {
+            Problem::new(format!("There is no token {t}"), "Choose one of those that are shown")
+        })) {
+            (self.sink)(EngineEvent::Refused { job: id, problem });
+            return;
+        }
+        if let Some(problem) = tokens.first().and_then(|t| job.sampler.forbids(*t)) {
+            (self.sink)(EngineEvent::Refused { job: id, problem });
+            return;
+        }
+        job.clock.goes_on();
+        job.chain = tokens.is_empty();
+        job.forced = tokens.into();
+        job.waits = false;
+    }
+
+    pub(super) fn glance_is_due(&mut self) -> bool {
+        let now = Instant::now();
+        let due = self.glanced.is_none_or(|at| now.duration_since(at) >= OFTEN);
+        if due {
+            self.glanced = Some(now);
+        }
+        due
+    }
+
+    /// Tells the candidates behind the main sequence, if their logits are there.
+    pub(super) fn glance(&self, sampler: &Sampler, chosen: Option<Token>) {
+        if !self.has_logits {
+            return;
+        }
+        let logits = self.context.get_logits_ith(-1);
+        if let Ok(mut glance) = sampler.look(logits, self.ledger.tokens(), &self.vocabulary, CANDIDATES) {
+            glance.chosen = chosen;
+            (self.sink)(EngineEvent::Glance(glance));
+        }
+    }
+
+    /// The same under other settings, without a job.
+    pub(super) fn look(&mut self, sampling: Sampling) {
+        if let Some(job) = self.job.take_if(|j| j.waits) {
+            self.glance(&job.sampler, None);
+            self.job = Some(job);
+        } else if let Ok(sampler) = Sampler::new(sampling, &self.vocabulary, 0) {
+            self.glance(&sampler, None);
+        }
+    }
+
+    /// Reads a prompt from its beginning and tells how probable each token was.
+    pub(super) fn score(&mut self, id: JobId, prompt: Prompt) {
+        if self.job.is_some() {
+            let problem = Problem::new("An answer is being written", "Wait for its end, or stop it with Esc");
+            (self.sink)(EngineEvent::Failed { job: id, problem });
+            return;
+        }
+        let scored = self.scored(prompt);
+        (self.sink)(match scored {
+            Ok(tokens) => EngineEvent::Scored { job: id, tokens },
+            Err(problem) => {
+                self.ledger.clear(&mut self.context);
+                EngineEvent::Failed { job: id, problem }
+            }
+        });
+    }
+
+    fn scored(&mut self, prompt: Prompt) -> Result<Vec<(String, Option<crate::chat::TokenRecord>)>, Problem> {
+        let (encoded, _) = self.encode(prompt)?;
+        let tokens = encoded.tokens;
+        if tokens.len() > self.context.n_ctx() as usize {
+            return Err(Problem::new(
+                format!("The text has {} tokens and the context holds {}", tokens.len(), self.context.n_ctx()),
+                "Shorten it, or start again with a larger context (-c)",
+            ));
+        }
+        self.ledger.clear(&mut self.context);
+        let text = |token: Token| String::from_utf8_lossy(&self.vocabulary.text_or_name(token)).into_owned();
+        let mut scored: Vec<(String, Option<crate::chat::TokenRecord>)> =
+            tokens.first().map(|t| (text(*t), None)).into_iter().collect();
+        let texts: Vec<String> = tokens.iter().map(|t| text(*t)).collect();
+        for (nth, chunk) in tokens.chunks(SCORED).enumerate() {
+            let from = self.ledger.len();
+            self.fill(chunk.iter().enumerate().map(|(i, token)| (*token, from + i, MAIN, true)))?;
+            self.compute(chunk.len(), None).map_err(|error| {
+                Problem::new(format!("The text could not be read ({error})"), "Ask again; F5 starts the engine again")
+            })?;
+            self.ledger.extend(chunk);
+            for i in 0..chunk.len() {
+                let next = nth * SCORED + i + 1;
+                if let Some(token) = tokens.get(next) {
+                    let logits = self.context.get_logits_ith(i32::try_from(i).unwrap_or(0));
+                    scored.push((texts[next].clone(), Some(sampler::record(logits, *token, &self.vocabulary, 2))));
+                }
+            }
+        }
+        self.has_logits = true;
+        Ok(scored)
+    }
+}
