@@ -54,6 +54,11 @@ impl Paths {
         self.data.join("models")
     }
 
+    /// The user's presets, beside the settings.
+    pub fn presets(&self) -> PathBuf {
+        self.config.with_file_name("presets.toml")
+    }
+
     /// The log file.
     pub fn log(&self) -> PathBuf {
         self.state.join("llmchat.log")

@@ -210,7 +210,8 @@ fn beams_are_the_plain_search_and_wide_enough_every_answer() {
         let (backend, model) = loaded(&path);
         let prompt = tokens(&model, "The colours of the flag are");
         let end = (0..model.vocab().n_tokens()).find(|t| model.vocab().is_eog(LlamaToken(*t))).unwrap();
-        let words: Vec<i32> = [" red", " blue", " and", ",", " white"].iter().map(|w| *tokens(&model, w).last().unwrap()).collect();
+        let words: Vec<i32> =
+            [" red", " blue", " and", ",", " white"].iter().map(|w| *tokens(&model, w).last().unwrap()).collect();
         let mut engine = Engine::load(path.clone(), params());
         for (n, longest) in [(1, 4), (2, 3), (5, 6)] {
             let allowed: Vec<i32> = words[..n].iter().copied().chain([end]).collect();

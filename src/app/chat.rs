@@ -128,15 +128,7 @@ impl Chat {
         // What waited to be saved is sent now.
         self.draft = None;
         let parent = self.conversation.head;
-        let mut entries = vec![Entry::Message(Message {
-            id,
-            parent,
-            role: Role::User,
-            text: text.to_owned(),
-            at,
-            state: crate::chat::MessageState::Complete,
-            made: None,
-        })];
+        let mut entries = vec![Entry::Message(Message::new(id, parent, Role::User, text, at))];
         if self.conversation.title.is_none() {
             entries.push(Entry::Title { text: title_of(text) });
         }
@@ -181,7 +173,7 @@ impl Chat {
 }
 
 /// A title from the first question: its first line, not too long.
-fn title_of(question: &str) -> String {
+pub fn title_of(question: &str) -> String {
     let line = question.lines().find(|l| !l.trim().is_empty()).unwrap_or("New conversation").trim();
     let mut title: String = line.chars().take(LONGEST_TITLE).collect();
     if title.len() < line.len() {
@@ -193,7 +185,7 @@ fn title_of(question: &str) -> String {
 /// How an answer's end is marked beside its head; nothing where the model ended it by itself.
 pub fn mark(message: &Message) -> Option<&'static str> {
     match (&message.made, message.role) {
-        (Some(made), _) if made.finish == Finish::Stop => None,
+        (Some(made), _) if made.finish == Finish::Stop => made.looped.then_some("repeats itself"),
         (Some(made), _) => Some(made.finish.label()),
         (None, Role::Assistant) if message.state == crate::chat::MessageState::Complete => Some("broken off"),
         _ => None,

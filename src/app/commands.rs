@@ -16,11 +16,16 @@ pub enum Scope {
     Sliders,
     /// In the list of conversations.
     List,
+    /// On the candidates of the next token.
+    Candidates,
+    /// Going through tokens one by one.
+    Tokens,
 }
 
 impl Scope {
     /// Every scope, in the order of the help.
-    pub const ALL: [Self; 5] = [Self::Global, Self::Input, Self::Messages, Self::Sliders, Self::List];
+    pub const ALL: [Self; 7] =
+        [Self::Global, Self::Input, Self::Messages, Self::Sliders, Self::List, Self::Candidates, Self::Tokens];
 
     /// The heading in the help.
     pub fn title(self) -> &'static str {
@@ -30,6 +35,8 @@ impl Scope {
             Self::Messages => "Messages",
             Self::Sliders => "Sliders",
             Self::List => "Conversations",
+            Self::Candidates => "Microscope",
+            Self::Tokens => "Tokens",
         }
     }
 }
@@ -100,6 +107,14 @@ commands! {
     CopyAnswer     Global   "copy"       ["c"]                          ""            []                           ""         "Copy the last answer.";
     Set            Global   "set"        ["parameter"]                  "NAME VALUE"  []                           ""         "Set a slider: /set temp 0.7, or /temp 0.7.";
     Show           Global   "show"       ["stats", "context", "status"] ""            []                           ""         "Show the settings and the last answer's figures.";
+    Microscope     Global   "microscope" []                             ""            ["f9"]                       "microscope" "Show or hide the candidates of the next token.";
+    Presets        Global   "preset"     ["presets"]                    "[NAME]"      ["f10"]                      ""         "Take settings that belong together; /preset save NAME keeps your own.";
+    Samplers       Global   "samplers"   []                             "[STAGES]"    []                           ""         "Show or change the order of the chain; 'default' restores it.";
+    Bias           Global   "bias"       ["logit-bias"]                 "TEXT VALUE"  []                           ""         "Make a token more or less probable, -100 forbids it; 'off' ends it.";
+    Grammar        Global   "grammar"    []                             "FILE"        []                           ""         "Answers follow a grammar (GBNF) or JSON schema; 'off' ends it.";
+    Unloop         Global   "unloop"     []                             ""            ["f12"]                      ""         "Go on with an answer that repeats itself, with a penalty on repetition.";
+    Surprise       Global   "surprise"   ["score"]                      ""            []                           ""         "Show how probable the model finds each token of this conversation.";
+    SplitInput     Global   "tokens"     ["tokenize"]                   ""            ["alt-t"]                    ""         "Show how what is being typed is split into tokens.";
     PageUp         Global   ""           []                             ""            ["pgup"]                     ""         "Scroll up.";
     PageDown       Global   ""           []                             ""            ["pgdn"]                     ""         "Scroll down.";
     Top            Global   ""           []                             ""            ["ctrl-home"]                ""         "Go to the beginning of the conversation.";
@@ -127,6 +142,7 @@ commands! {
     Edit           Messages ""           []                             ""            ["e"]                        "edit"     "Take a question back into the input box.";
     OlderTry       Messages ""           []                             ""            ["left", "["]                ""         "Show the try before of this message.";
     NewerTry       Messages ""           []                             ""            ["right", "]"]               ""         "Show the try after.";
+    Tokens         Messages ""           []                             ""            ["t"]                        "tokens"   "Go through the answer token by token.";
     Back           Messages ""           []                             ""            ["i", "enter"]               "type"     "Back to typing.";
 
     KnobUp         Sliders  ""           []                             ""            ["up", "k"]                  ""         "The slider above.";
@@ -135,6 +151,8 @@ commands! {
     More           Sliders  ""           []                             ""            ["right", "l"]               "more"     "One step more; with Shift a big one.";
     MuchLess       Sliders  ""           []                             ""            ["shift-left", "H"]          ""         "A big step less.";
     MuchMore       Sliders  ""           []                             ""            ["shift-right", "L"]         ""         "A big step more.";
+    AllKnobs       Sliders  ""           []                             ""            ["a"]                        "all"      "Show all sliders, or those that matter first.";
+    Candidates     Sliders  ""           []                             ""            ["m"]                        ""         "Go to the candidates of the next token.";
     Reset          Sliders  ""           []                             ""            ["del"]                      "reset"    "Back to the default. Typing a number sets the slider, Enter takes it.";
 
     ListUp         List     ""           []                             ""            ["up", "k"]                  ""         "The conversation above.";
@@ -143,6 +161,23 @@ commands! {
     ListRename     List     ""           []                             ""            ["r"]                        "rename"   "Give it another title.";
     ListDelete     List     ""           []                             ""            ["d", "del"]                 "delete"   "Move it to the trash folder.";
     ListRestore    List     ""           []                             ""            ["u"]                        "undelete" "Bring back what was deleted last.";
+
+    CandidateUp    Candidates ""         []                             ""            ["up", "k"]                  ""         "The candidate above.";
+    CandidateDown  Candidates ""         []                             ""            ["down", "j"]                ""         "The candidate below.";
+    PickCandidate  Candidates ""         []                             ""            ["enter"]                    "take"     "By hand: take this candidate.";
+    StepChain      Candidates ""         []                             ""            ["space", "right"]           "step"     "By hand: take what would be drawn.";
+    PickText       Candidates ""         []                             ""            ["t"]                        "type"     "By hand: type what comes next.";
+    LetRun         Candidates ""         []                             ""            ["r"]                        "run"      "Let the model go on by itself.";
+
+    TokenBefore    Tokens   ""           []                             ""            ["left", "h"]                ""         "The token before.";
+    TokenAfter     Tokens   ""           []                             ""            ["right", "l"]               ""         "The token after.";
+    TokensBefore   Tokens   ""           []                             ""            ["up", "k"]                  ""         "Ten tokens back.";
+    TokensAfter    Tokens   ""           []                             ""            ["down", "j"]                ""         "Ten tokens on.";
+    NextSurprise   Tokens   ""           []                             ""            ["n"]                        "surprise" "The next token that surprised the model.";
+    LastSurprise   Tokens   ""           []                             ""            ["N", "p"]                   ""         "The surprising token before.";
+    Reroll         Tokens   ""           []                             ""            ["1"]                        "reroll"   "Take the first other candidate here and let the model go on; what was stays.";
+    RerollSecond   Tokens   ""           []                             ""            ["2"]                        ""         "The same with the second other candidate.";
+    LeaveTokens    Tokens   ""           []                             ""            ["enter", "t"]               ""         "Back to the messages.";
 }
 
 impl Command {

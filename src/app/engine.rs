@@ -7,10 +7,10 @@ use super::event::Effect;
 use super::figures::{Figures, Phase};
 use super::{App, Chat};
 use crate::chat::{
-    ConversationId, Entry, Finish, Made, Message, MessageId, MessageState, Role, Sampling, Timings, Usage,
+    ConversationId, Entry, Finish, Made, Message, MessageId, MessageState, Role, Sampling, Timings, TokenRecord, Usage,
 };
 use crate::engine::protocol::{
-    Cells, ContextParams, EngineEvent, EngineNews, JobId, ModelInfo, Problem, Prompt, Request,
+    Alternative, BeamLine, Cells, ContextParams, EngineEvent, EngineNews, JobId, ModelInfo, Problem, Prompt, Request,
 };
 
 /// How often an answer that grows is written to disk.
@@ -49,7 +49,7 @@ pub struct Ask {
 /// An answer that runs.
 #[derive(Debug)]
 pub struct Job {
-    id: JobId,
+    pub(super) id: JobId,
     /// In which conversation.
     pub chat: ConversationId,
     /// What is answered, or the answer that is continued.
@@ -58,6 +58,11 @@ pub struct Job {
     pub answer: Option<MessageId>,
     /// Text that is not in the file yet.
     unsaved: String,
+    /// How probable its tokens were; those of a continued answer's beginning are on its message.
+    records: Vec<TokenRecord>,
+    /// It waits for a choice.
+    pub by_hand: bool,
+    looped: bool,
     checkpoint_at: Option<Instant>,
     heard_at: Instant,
     stopped_at: Option<Instant>,
@@ -73,6 +78,10 @@ pub struct Engine {
     pub info: Option<ModelInfo>,
     /// The answer that runs.
     pub job: Option<Job>,
+    /// The beams of the answer that runs, best first, then what ended.
+    pub beams: Vec<BeamLine>,
+    /// How often their lead changed.
+    pub overtakes: u32,
     /// Figures of the answer that runs, or ran last.
     pub figures: Figures,
     /// Whose the cells of the cache are.
@@ -88,6 +97,8 @@ impl Engine {
             state: State::Loading(0.0),
             info: None,
             job: None,
+            beams: Vec::new(),
+            overtakes: 0,
             figures: Figures::default(),
             cells: Cells::default(),
             path: None,
@@ -207,12 +218,21 @@ impl App {
             message,
             answer: None,
             unsaved: String::new(),
+            records: Vec::new(),
+            by_hand: false,
+            looped: false,
             checkpoint_at: None,
             heard_at: self.now.mono,
             stopped_at: None,
             told_stuck: false,
         });
-        self.effects.push(Effect::Engine(Request::Generate { job, prompt, sampling, ignore_eog: false, records: Some(RECORDED) }));
+        self.effects.push(Effect::Engine(Request::Generate {
+            job,
+            prompt,
+            sampling,
+            ignore_eog: false,
+            records: Some(RECORDED),
+        }));
     }
 
     /// Stops the answer that runs or waits in the conversation that is shown. Tells whether there was one.
@@ -264,12 +284,28 @@ impl App {
             self.engine.loading_heard_at = Some(now);
         }
         match event {
-            EngineEvent::Hello { .. }
-            | EngineEvent::Beams { .. }
-            | EngineEvent::Waiting { .. }
-            | EngineEvent::Glance(_)
-            | EngineEvent::Scored { .. }
-            | EngineEvent::Split { .. } => {}
+            EngineEvent::Hello { .. } => {}
+            EngineEvent::Glance(glance) => self.glanced(glance),
+            EngineEvent::Scored { job, tokens } => self.scored(job, tokens),
+            EngineEvent::Split { text, tokens } => self.was_split(&text, tokens),
+            EngineEvent::Waiting { job } => {
+                if self.heard(job) {
+                    self.waits_for_hand();
+                }
+            }
+            EngineEvent::Looped { job, period } => {
+                if self.heard(job) {
+                    self.looped(period);
+                }
+            }
+            EngineEvent::Beams { job, n, gap_ms, agreed, beams, overtakes } => {
+                if self.heard(job) {
+                    self.engine.figures.token(n, gap_ms);
+                    self.engine.beams = beams;
+                    self.engine.overtakes = overtakes;
+                    self.append(&agreed);
+                }
+            }
             EngineEvent::Loading { fraction } => self.engine.state = State::Loading(fraction),
             EngineEvent::Loaded(info) => {
                 self.engine.loading_heard_at = None;
@@ -305,22 +341,30 @@ impl App {
                     self.engine.figures.prefill(done, ms);
                 }
             }
-            EngineEvent::Token { job, text, n, gap_ms, .. } => {
+            EngineEvent::Token { job, text, n, gap_ms, record } => {
                 if self.heard(job) {
+                    // A search that was given up for another mode has no beams any more.
+                    self.engine.beams.clear();
+                    self.remember_token(record);
                     self.engine.figures.token(n, gap_ms);
                     self.engine.cells.assistant += 1;
                     self.append(&text);
                 }
             }
-            EngineEvent::Finished { job, text, finish, usage, timings, seed, sampling, cells, .. } => {
+            EngineEvent::Finished { job, text, finish, usage, timings, seed, sampling, cells, alternatives } => {
                 if self.heard(job) {
+                    self.engine.beams.clear();
                     if self.engine.figures.phase != Phase::Waiting {
                         self.engine.cells = cells;
                     }
                     self.engine.figures.finished(usage, timings);
                     self.append(&text);
                     let model = self.engine.model_name();
-                    self.end_answer(Made { model, sampling, seed, finish, usage, timings });
+                    let looped = self.engine.job.as_ref().is_some_and(|j| j.looped);
+                    let score = alternatives.first().map(|a| a.score);
+                    let made = Made { model, sampling, seed, finish, usage, timings, score, looped };
+                    self.take_alternatives(&made, alternatives);
+                    self.end_answer(made);
                 }
             }
             EngineEvent::Refused { job, problem } => {
@@ -329,7 +373,9 @@ impl App {
                 }
             }
             EngineEvent::Failed { job, problem } => {
-                if self.heard(job) {
+                if self.scoring.take_if(|s| *s == job).is_some() {
+                    self.error(problem.to_string());
+                } else if self.heard(job) {
                     self.break_off(&problem.what, Finish::Failed);
                     self.error(problem.to_string());
                 }
@@ -358,15 +404,8 @@ impl App {
             job.answer = continued.or_else(|| {
                 let id = chat.conversation.next_id();
                 let parent = Some(job.message);
-                let message = Message {
-                    id,
-                    parent,
-                    role: Role::Assistant,
-                    text: String::new(),
-                    at,
-                    state: MessageState::Open,
-                    made: None,
-                };
+                let message = Message::new(id, parent, Role::Assistant, "", at);
+                let message = Message { state: MessageState::Open, ..message };
                 chat.record(vec![Entry::Message(message)], false, None, &mut effects);
                 Some(id)
             });
@@ -408,6 +447,57 @@ impl App {
         }
     }
 
+    fn remember_token(&mut self, record: Option<TokenRecord>) {
+        if let (Some(job), Some(record)) = (&mut self.engine.job, record) {
+            job.records.push(record);
+        }
+    }
+
+    fn looped(&mut self, period: u32) {
+        if let Some(job) = &mut self.engine.job {
+            job.looped = true;
+        }
+        let s = if period == 1 { "" } else { "s" };
+        self.tell(format!(
+            "The answer repeats itself, every {period} token{s}. Esc stops it; F12 goes on with a penalty"
+        ));
+    }
+
+    /// The answers of a beam search: the first is the one that was written, the others are tries beside it.
+    fn take_alternatives(&mut self, made: &Made, alternatives: Vec<Alternative>) {
+        let Some((chat, id)) = self.engine.job.as_ref().and_then(|j| Some((j.chat.clone(), j.answer?))) else { return };
+        let continued = self.engine.job.as_ref().is_some_and(|j| j.message == id);
+        let mut alternatives = alternatives.into_iter();
+        if let (Some(best), Some(job)) = (alternatives.next(), &mut self.engine.job) {
+            job.records.extend(best.records);
+        }
+        let at = self.now.wall_ms;
+        let mut effects = Vec::new();
+        let Some(chat) = self.chat_mut(&chat) else { return };
+        // An answer that was begun before has one beginning, and the others would lack it.
+        if continued {
+            return;
+        }
+        let parent = chat.conversation.message(id).and_then(|m| m.parent);
+        let mut entries = Vec::new();
+        for (n, other) in (0..).zip(alternatives) {
+            let usage = Usage { completion_tokens: u32::try_from(other.records.len()).unwrap_or(0), ..made.usage };
+            let made = Made {
+                score: Some(other.score),
+                usage,
+                finish: if other.whole { Finish::Stop } else { made.finish },
+                ..made.clone()
+            };
+            let message = Message::new(chat.conversation.next_id() + n, parent, Role::Assistant, other.text, at);
+            entries.push(Entry::Message(Message { made: Some(made), tokens: other.records, ..message }));
+        }
+        if !entries.is_empty() {
+            entries.push(Entry::Head { id: Some(id) });
+            chat.record(entries, true, None, &mut effects);
+        }
+        self.effects.append(&mut effects);
+    }
+
     fn end_answer(&mut self, made: Made) {
         let Some(job) = self.engine.job.take() else { return };
         if let Some(id) = job.answer {
@@ -415,11 +505,16 @@ impl App {
             if !job.unsaved.is_empty() {
                 entries.push(Entry::Append { id, text: job.unsaved });
             }
-            let done = Entry::Done { id, made };
-            if let Some(chat) = self.chat_mut(&job.chat) {
-                chat.conversation.apply(&done);
+            let tokens = Entry::Tokens { id, tokens: job.records };
+            for entry in [tokens, Entry::Done { id, made }] {
+                if matches!(&entry, Entry::Tokens { tokens, .. } if tokens.is_empty()) {
+                    continue;
+                }
+                if let Some(chat) = self.chat_mut(&job.chat) {
+                    chat.conversation.apply(&entry);
+                }
+                entries.push(entry);
             }
-            entries.push(done);
             self.write_only(&job.chat, entries, true);
         }
         self.let_go(&job.chat);
@@ -437,7 +532,13 @@ impl App {
         let queued = std::mem::take(&mut chat.queued);
         let (usage, timings): (Usage, Timings) = (self.engine.figures.usage, self.engine.figures.timings);
         let model = self.engine.model_name();
-        self.end_answer(Made { model, sampling, seed: 0, finish, usage, timings });
+        // Of a search that nobody ends any more the leader is kept.
+        let leader = std::mem::take(&mut self.engine.beams).into_iter().next();
+        if let Some(leader) = leader {
+            self.append(&leader.text);
+        }
+        let looped = self.engine.job.as_ref().is_some_and(|j| j.looped);
+        self.end_answer(Made { model, sampling, seed: 0, finish, usage, timings, score: None, looped });
         self.engine.figures.phase = Phase::Done;
         if !queued.is_empty() && self.chat.conversation.id == id && self.input.is_empty() {
             self.input.set(&queued.join("\n"));

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crossterm::event::{KeyEvent, MouseEvent};
 
-use crate::chat::{ConversationId, Sampling, StoreEvent, StoreRequest};
+use crate::chat::{ConversationId, Preset, Sampling, StoreEvent, StoreRequest};
 use crate::engine::protocol::{ContextParams, EngineNews, Problem, Request};
 
 /// The time of an event, so that the app has no clock of its own.
@@ -54,6 +54,8 @@ pub struct Start {
     pub size: (u16, u16),
     /// A number that differs between processes; part of new ids.
     pub salt: u32,
+    /// The user's own presets.
+    pub presets: Vec<Preset>,
     /// What to tell the user at the start, such as warnings about the config file.
     pub notices: Vec<String>,
 }
@@ -81,6 +83,10 @@ pub enum Event {
     Edited(Result<String, String>),
     /// Answer to [`Effect::Copy`]: how it was copied, or why not.
     Copied(Result<&'static str, String>),
+    /// Answer to [`Effect::ReadGrammar`].
+    GrammarRead(Result<String, String>),
+    /// Answer to [`Effect::SavePresets`]: where, or why not.
+    PresetsSaved(Result<String, String>),
     /// Back from [`Effect::Suspend`].
     Resumed,
     /// The time that [`super::App::wake_at`] named has come.
@@ -106,6 +112,10 @@ pub enum Effect {
     RememberModel(PathBuf),
     /// Put text on the clipboard.
     Copy(String),
+    /// Read a grammar or JSON schema.
+    ReadGrammar(PathBuf),
+    /// Save the user's presets.
+    SavePresets(Vec<Preset>),
     /// Open text in the user's editor.
     Edit(String),
     /// Stop as Ctrl-Z does.

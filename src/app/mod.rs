@@ -9,10 +9,12 @@ mod figures;
 mod input;
 mod keys;
 mod layout;
+mod lens;
 mod library;
 mod overlay;
 mod perform;
 mod slash;
+mod sliders;
 mod transcript;
 
 use std::collections::{HashMap, VecDeque};
@@ -20,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 
-pub use chat::{Chat, mark};
+pub use chat::{Chat, mark, title_of};
 pub use commands::{Command, Scope};
 pub use engine::{Ask, Engine, Job, State};
 pub use event::{Effect, Event, Now, Resume, Start};
@@ -28,11 +30,12 @@ pub use figures::{Figures, Phase};
 pub use input::Input;
 pub use keys::shown as shown_key;
 pub use layout::{Areas, SMALLEST};
+pub use lens::{Lens, SURPRISING, Tokens, perplexity};
 pub use library::Library;
 pub use overlay::{Asked, Overlay, hits};
 pub use transcript::{INDENT, Row};
 
-use crate::chat::{Access, Conversation, ConversationId, Message, MessageId, Sampling};
+use crate::chat::{Access, Conversation, ConversationId, Knob, Message, MessageId, Preset, Sampling};
 
 /// How long a passing notice stays.
 const NOTICE: Duration = Duration::from_secs(6);
@@ -52,6 +55,10 @@ pub enum Focus {
     Sliders,
     /// The list of conversations.
     List,
+    /// The candidates of the next token.
+    Candidates,
+    /// Tokens that are gone through one by one.
+    Tokens,
 }
 
 impl Focus {
@@ -62,6 +69,8 @@ impl Focus {
             Self::Messages => Scope::Messages,
             Self::Sliders => Scope::Sliders,
             Self::List => Scope::List,
+            Self::Candidates => Scope::Candidates,
+            Self::Tokens => Scope::Tokens,
         }
     }
 }
@@ -98,7 +107,17 @@ pub struct App {
     /// The input box.
     pub input: Input,
     /// Which slider is chosen.
-    pub knob: usize,
+    pub knob: Knob,
+    /// All sliders are shown, not only those that matter first.
+    pub all_knobs: bool,
+    /// The candidates of the next token.
+    pub lens: Lens,
+    /// Tokens that are gone through one by one.
+    pub tokens: Option<Tokens>,
+    /// The user's presets.
+    own_presets: Vec<Preset>,
+    /// A prompt that is being scored.
+    scoring: Option<u64>,
     /// A number being typed on a slider.
     pub number: String,
     /// The list is to be shown.
@@ -132,7 +151,12 @@ impl App {
             chat: Chat::new(conversation, Access::Write, false),
             engine: Engine::new(start.params),
             input: Input::default(),
-            knob: 0,
+            knob: Knob::Mode,
+            all_knobs: false,
+            lens: Lens::default(),
+            tokens: None,
+            own_presets: start.presets,
+            scoring: None,
             number: String::new(),
             show_list: start.sidebar,
             show_panel: start.panel,
@@ -190,6 +214,9 @@ impl App {
                 self.typed();
             }
             Event::Edited(Err(why)) => self.error(why),
+            Event::GrammarRead(read) => self.grammar_read(read),
+            Event::PresetsSaved(Ok(path)) => self.tell(format!("Saved in {path}")),
+            Event::PresetsSaved(Err(why)) => self.error(why),
             Event::Copied(Ok(how)) => self.tell(format!("Copied {how}")),
             Event::Copied(Err(why)) => self.error(format!("Not copied: {why}")),
             Event::Resumed => self.effects.push(Effect::Repaint),
@@ -197,6 +224,7 @@ impl App {
             Event::Terminate => self.quit(),
         }
         self.due();
+        self.watch();
         self.refresh();
         std::mem::take(&mut self.effects)
     }
@@ -235,7 +263,7 @@ impl App {
             list: self.show_list,
             list_focus: self.focus == Focus::List,
             panel: self.show_panel,
-            panel_focus: self.focus == Focus::Sliders,
+            panel_focus: matches!(self.focus, Focus::Sliders | Focus::Candidates),
         };
         layout::areas(self.size, wish, |columns| self.input.height(columns))
     }
@@ -302,7 +330,7 @@ impl App {
                 self.typed();
             }
             // Typing from anywhere else goes to the input box.
-            None if is_text(key) && self.focus != Focus::Sliders => {
+            None if is_text(key) && matches!(self.focus, Focus::Messages | Focus::List | Focus::Input) => {
                 self.focus = Focus::Input;
                 if self.input.key(key) {
                     self.typed();

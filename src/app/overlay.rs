@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::commands::{COMMANDS, Row};
 use super::input::Input;
-use crate::chat::ConversationId;
+use crate::chat::{ConversationId, Preset};
 
 /// Something over the screen.
 #[derive(Debug)]
@@ -36,6 +36,13 @@ pub enum Overlay {
     },
     /// A question that wants yes or no: move this conversation to the trash?
     Delete(ConversationId, String),
+    /// Presets to choose from.
+    Presets {
+        /// All of them.
+        list: Vec<Preset>,
+        /// Which is chosen.
+        at: usize,
+    },
     /// Models to choose from; `None` until they are listed.
     Models {
         /// Name and file.
@@ -52,6 +59,8 @@ pub enum Asked {
     Title(ConversationId),
     /// The system prompt of the open conversation.
     System,
+    /// What comes next in an answer by hand.
+    Token,
 }
 
 impl Asked {
@@ -60,6 +69,7 @@ impl Asked {
         match self {
             Self::Title(_) => "Title",
             Self::System => "System prompt of this conversation",
+            Self::Token => "What comes next",
         }
     }
 }

@@ -6,7 +6,8 @@ use super::commands::Command;
 use super::event::Effect;
 use super::overlay::{Asked, Overlay, hits};
 use super::{App, Focus, Input};
-use crate::chat::{Entry, Finish, KNOBS, Kind, MessageId, Role, Sampling};
+use crate::chat::{Entry, Finish, MessageId, Role};
+use crate::engine::protocol::Pick;
 
 /// Lines that stay when a page is turned.
 const OVERLAP: usize = 2;
@@ -28,12 +29,14 @@ impl App {
             Command::NextArea => self.go(match self.focus {
                 Focus::Input => Focus::Messages,
                 Focus::Messages => Focus::Sliders,
-                Focus::Sliders | Focus::List => Focus::Input,
+                Focus::Sliders if self.lens.open => Focus::Candidates,
+                Focus::Sliders | Focus::List | Focus::Candidates | Focus::Tokens => Focus::Input,
             }),
             Command::PreviousArea => self.go(match self.focus {
                 Focus::Input => Focus::Sliders,
                 Focus::Sliders => Focus::Messages,
-                Focus::Messages | Focus::List => Focus::Input,
+                Focus::Candidates => Focus::Sliders,
+                Focus::Messages | Focus::List | Focus::Tokens => Focus::Input,
             }),
             Command::Palette => self.overlay = Some(Overlay::Palette { query: String::new(), at: 0 }),
             Command::Help => self.overlay = Some(Overlay::Help(0)),
@@ -109,17 +112,49 @@ impl App {
             Command::OlderTry => self.step_try(-1),
             Command::NewerTry => self.step_try(1),
             Command::Back => self.go(Focus::Input),
-            Command::KnobUp => self.choose_knob(self.knob.checked_sub(1).unwrap_or(KNOBS.len() - 1)),
-            Command::KnobDown => self.choose_knob((self.knob + 1) % KNOBS.len()),
-            Command::Less => self.slide(|s, knob| KNOBS[knob].step(s, -1, false)),
-            Command::More => self.slide(|s, knob| KNOBS[knob].step(s, 1, false)),
-            Command::MuchLess => self.slide(|s, knob| KNOBS[knob].step(s, -1, true)),
-            Command::MuchMore => self.slide(|s, knob| KNOBS[knob].step(s, 1, true)),
+            Command::KnobUp => self.choose_knob(-1),
+            Command::KnobDown => self.choose_knob(1),
+            Command::Less => self.slide(|s, spec| spec.step(s, -1, false)),
+            Command::More => self.slide(|s, spec| spec.step(s, 1, false)),
+            Command::MuchLess => self.slide(|s, spec| spec.step(s, -1, true)),
+            Command::MuchMore => self.slide(|s, spec| spec.step(s, 1, true)),
+            Command::AllKnobs => {
+                self.all_knobs = !self.all_knobs;
+                self.knob = self.slider().knob;
+            }
             Command::Reset => {
                 let default = self.defaults.0.clone();
                 // The default is in range, so setting it cannot fail.
-                self.slide(|s, knob| drop(KNOBS[knob].set(s, default.get(KNOBS[knob].knob))));
+                self.slide(|s, spec| drop(spec.set(s, default.get(spec.knob))));
             }
+            Command::Microscope => self.toggle_lens(),
+            Command::Presets => self.show_presets(),
+            Command::Samplers => self.tell_order(),
+            Command::Bias => self.tell("Which token? /bias TEXT VALUE adds to its logit, -100 forbids it; /bias off"),
+            Command::Grammar => self.tell("Which file? /grammar FILE (GBNF, or a JSON schema); /grammar off"),
+            Command::Unloop => {
+                self.set_sampling(|s| s.dry_multiplier = s.dry_multiplier.max(0.8));
+                self.continue_answer();
+            }
+            Command::Surprise => self.score_prompt(),
+            Command::SplitInput => self.split_input(),
+            Command::Candidates => self.go(Focus::Candidates),
+            Command::CandidateUp => self.choose_candidate(-1),
+            Command::CandidateDown => self.choose_candidate(1),
+            Command::PickCandidate => self.pick_candidate(),
+            Command::StepChain => self.pick(Pick::Chain),
+            Command::PickText => self.ask_text(Asked::Token, ""),
+            Command::LetRun => self.let_run(),
+            Command::Tokens => self.open_tokens(),
+            Command::TokenBefore => self.step_token(-1),
+            Command::TokenAfter => self.step_token(1),
+            Command::TokensBefore => self.step_token(-10),
+            Command::TokensAfter => self.step_token(10),
+            Command::NextSurprise => self.next_surprise(true),
+            Command::LastSurprise => self.next_surprise(false),
+            Command::Reroll => self.reroll(0),
+            Command::RerollSecond => self.reroll(1),
+            Command::LeaveTokens => self.go(Focus::Messages),
             Command::ListUp => self.library.at = self.library.at.saturating_sub(1),
             Command::ListDown => {
                 self.library.at = (self.library.at + 1).min(self.library.items.len().saturating_sub(1));
@@ -143,7 +178,14 @@ impl App {
         }
     }
 
-    fn go(&mut self, to: Focus) {
+    pub(super) fn go(&mut self, to: Focus) {
+        if to != Focus::Tokens {
+            self.tokens = None;
+        }
+        if to == Focus::Candidates {
+            self.lens.open = true;
+            self.show_panel = true;
+        }
         self.focus = to;
         self.number.clear();
         if to == Focus::Messages && self.chat.transcript.selected.is_none() {
@@ -188,7 +230,9 @@ impl App {
     /// One step back: out of sliders and list, then the answer stops, then waiting questions come back, then
     /// the selection and the notice go; a second press on an empty box takes the last question back.
     pub(super) fn escape(&mut self, twice: bool) {
-        if matches!(self.focus, Focus::Sliders | Focus::List) {
+        if self.focus == Focus::Tokens {
+            self.go(Focus::Messages);
+        } else if matches!(self.focus, Focus::Sliders | Focus::List | Focus::Candidates) && !self.is_by_hand() {
             self.go(Focus::Input);
         } else if self.stop() {
         } else if self.take_queued() || self.focus == Focus::Messages {
@@ -279,7 +323,7 @@ impl App {
         true
     }
 
-    fn may_change(&mut self) -> bool {
+    pub(super) fn may_change(&mut self) -> bool {
         if !self.chat.is_ours() {
             self.error("This conversation is only shown here; it cannot be changed");
             return false;
@@ -377,68 +421,6 @@ impl App {
         }
     }
 
-    fn choose_knob(&mut self, knob: usize) {
-        self.knob = knob;
-        self.number.clear();
-    }
-
-    /// Changes the chosen slider; a running answer obeys from its next token on.
-    fn slide(&mut self, change: impl FnOnce(&mut Sampling, usize)) {
-        self.number.clear();
-        let knob = self.knob;
-        self.set_sampling(|sampling| change(sampling, knob));
-    }
-
-    /// Changes the settings of this conversation.
-    pub(super) fn set_sampling(&mut self, change: impl FnOnce(&mut Sampling)) {
-        if !self.chat.is_ours() {
-            self.error("This conversation is only shown here; it cannot be changed");
-            return;
-        }
-        let before = self.chat.conversation.sampling.clone();
-        change(&mut self.chat.conversation.sampling);
-        if self.chat.conversation.sampling != before {
-            let now = self.now.mono;
-            self.chat.slid(now);
-            self.steer();
-        }
-    }
-
-    /// Digits on a slider. Tells whether the key was one.
-    pub(super) fn slider_key(&mut self, key: &KeyEvent) -> bool {
-        if key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT) {
-            return false;
-        }
-        let numeric = !matches!(KNOBS[self.knob].kind, Kind::Choice(_));
-        match key.code {
-            KeyCode::Char(c) if numeric && (c.is_ascii_digit() || c == '.' || (c == '-' && self.number.is_empty())) => {
-                if self.number.len() < 12 {
-                    self.number.push(c);
-                }
-                true
-            }
-            KeyCode::Backspace if !self.number.is_empty() => self.number.pop().is_some(),
-            KeyCode::Enter if !self.number.is_empty() => {
-                let text = std::mem::take(&mut self.number);
-                let mut sampling = self.chat.conversation.sampling.clone();
-                match KNOBS[self.knob].parse(&mut sampling, &text) {
-                    Ok(()) => self.set_sampling(|s| *s = sampling),
-                    Err(error) => self.error(error.to_string()),
-                }
-                true
-            }
-            KeyCode::Enter => {
-                self.go(Focus::Input);
-                true
-            }
-            KeyCode::Esc if !self.number.is_empty() => {
-                self.number.clear();
-                true
-            }
-            _ => false,
-        }
-    }
-
     /// A key while something stands over the screen.
     pub(super) fn overlay_key(&mut self, key: &KeyEvent) {
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
@@ -469,6 +451,16 @@ impl App {
             Overlay::Text { title, lines, top } => {
                 let top = top.saturating_add_signed(step).min(lines.len().saturating_sub(1));
                 Some(Overlay::Text { title, lines, top })
+            }
+            Overlay::Presets { list, at } => {
+                let at = at.saturating_add_signed(step).min(list.len().saturating_sub(1));
+                match list.get(at).filter(|_| enter).cloned() {
+                    Some(preset) => {
+                        self.take_preset(&preset);
+                        None
+                    }
+                    None => Some(Overlay::Presets { list, at }),
+                }
             }
             Overlay::Palette { query, at } => self.palette_key(key, query, at.saturating_add_signed(step)),
             Overlay::Ask { what, mut input } => {
@@ -531,6 +523,8 @@ impl App {
         match what {
             Asked::Title(id) => self.rename(id, &text.replace('\n', " ")),
             Asked::System => self.set_system(text.trim().to_owned()),
+            Asked::Token if text.is_empty() => {}
+            Asked::Token => self.pick(Pick::Text(text.to_owned())),
         }
     }
 

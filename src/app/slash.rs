@@ -47,6 +47,10 @@ impl App {
                 let id = self.chat.conversation.id.clone();
                 self.rename(id, title);
             }
+            (Command::Presets, name) if !name.is_empty() => self.preset(name),
+            (Command::Samplers, stages) if !stages.is_empty() => self.set_order(stages),
+            (Command::Bias, bias) if !bias.is_empty() => self.set_bias(bias),
+            (Command::Grammar, file) if !file.is_empty() => self.set_grammar(file),
             (Command::Set, argument) if !argument.is_empty() => return self.slash_assign(argument),
             (command, "") => self.perform(command),
             (command, extra) => {

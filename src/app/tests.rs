@@ -27,6 +27,7 @@ pub fn info() -> ModelInfo {
         device: "CPU".into(),
         threads: 2,
         load_ms: 1.0,
+        recommended: vec![],
     }
 }
 
@@ -45,6 +46,7 @@ impl Rig {
             color: false,
             size,
             salt: 1,
+            presets: vec![],
             notices: vec![],
         };
         let (app, done) = App::new(start, Now { mono: clock, wall_ms: 1_764_590_000_000 });
@@ -125,7 +127,13 @@ impl Rig {
     }
 
     pub fn token(&mut self, job: u64, n: u32, text: &str) {
-        self.engine(EngineEvent::Token { job, text: text.into(), n, gap_ms: if n == 1 { 66.0 } else { 6.0 }, record: None });
+        self.engine(EngineEvent::Token {
+            job,
+            text: text.into(),
+            n,
+            gap_ms: if n == 1 { 66.0 } else { 6.0 },
+            record: None,
+        });
     }
 
     pub fn finish(&mut self, job: u64, finish: Finish) {
@@ -436,6 +444,9 @@ fn a_slider_steers_the_running_answer_and_is_saved() {
     assert!(steered);
     rig.wait(1.0);
     assert!(rig.entries().iter().any(|e| matches!(e, Entry::Sampling { sampling } if sampling.mode == Mode::Greedy)));
+    // Greedy has other sliders than a draw.
+    assert_eq!(rig.app.sliders()[1].name, "repeat_penalty");
+    rig.key(KeyCode::Right);
     rig.key(KeyCode::Down);
     rig.text("1.5");
     rig.key(KeyCode::Enter);

@@ -185,22 +185,14 @@ impl Transcript {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chat::{ConversationId, Entry, MessageState, Sampling};
+    use crate::chat::{ConversationId, Entry, Sampling};
 
     fn conversation(texts: &[&str]) -> Conversation {
         let mut c = Conversation::new(ConversationId::new(1, 1), 0, Sampling::default());
         for (i, text) in (1..).zip(texts) {
             let role = if i % 2 == 1 { Role::User } else { Role::Assistant };
             let parent = (i > 1).then_some(i - 1);
-            c.apply(&Entry::Message(Message {
-                id: i,
-                parent,
-                role,
-                text: (*text).into(),
-                at: 0,
-                state: MessageState::Complete,
-                made: None,
-            }));
+            c.apply(&Entry::Message(Message::new(i, parent, role, *text, 0)));
         }
         c
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::journal::Entry;
-use super::metrics::Made;
+use super::metrics::{Made, TokenRecord};
 use super::sampling::Sampling;
 
 /// Names a conversation and its file: ASCII letters, digits and dashes only.
@@ -83,6 +83,17 @@ pub struct Message {
     /// How an answer was made; there when it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made: Option<Made>,
+    /// How probable each token of an answer was, in their order; empty where that is not known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tokens: Vec<TokenRecord>,
+}
+
+impl Message {
+    /// A whole message.
+    pub fn new(id: MessageId, parent: Option<MessageId>, role: Role, text: impl Into<String>, at: i64) -> Self {
+        let (state, made, tokens) = (MessageState::Complete, None, Vec::new());
+        Self { id, parent, role, text: text.into(), at, state, made, tokens }
+    }
 }
 
 /// A conversation as its journal tells it.
@@ -178,6 +189,11 @@ impl Conversation {
                 if let Some(message) = self.message_mut(*id) {
                     message.state = MessageState::Complete;
                     message.made = Some(made.clone());
+                }
+            }
+            Entry::Tokens { id, tokens } => {
+                if let Some(message) = self.message_mut(*id) {
+                    message.tokens.extend_from_slice(tokens);
                 }
             }
             Entry::Head { id } => self.head = id.filter(|id| self.message(*id).is_some()),

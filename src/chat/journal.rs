@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::conversation::{Conversation, ConversationId, Message, MessageId};
-use super::metrics::Made;
+use super::metrics::{Made, TokenRecord};
 use super::sampling::Sampling;
 
 /// The format that this program writes; a file of a newer one is opened for reading only.
@@ -37,6 +37,13 @@ pub enum Entry {
         id: MessageId,
         /// How it was made.
         made: Made,
+    },
+    /// More tokens of an answer are known.
+    Tokens {
+        /// The answer.
+        id: MessageId,
+        /// How probable each was.
+        tokens: Vec<TokenRecord>,
     },
     /// Another path is shown.
     Head {

@@ -16,6 +16,8 @@ pub enum Finish {
     ContextFull,
     /// The user stopped it.
     Cancelled,
+    /// It repeated itself.
+    Loop,
     /// The engine failed or died; the text so far is kept.
     Failed,
 }
@@ -28,6 +30,7 @@ impl Finish {
             Self::Length => "longest answer reached",
             Self::ContextFull => "context full",
             Self::Cancelled => "stopped",
+            Self::Loop => "repeats itself; /unloop goes on with a penalty",
             Self::Failed => "broken off",
         }
     }
@@ -89,6 +92,12 @@ pub struct Made {
     /// Its times.
     #[serde(default)]
     pub timings: Timings,
+    /// Its score, where a beam search made it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub score: Option<f32>,
+    /// Whether it repeats itself.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub looped: bool,
 }
 
 /// How probable the model itself found a token of an answer, before any setting.

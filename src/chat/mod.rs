@@ -4,10 +4,12 @@ mod conversation;
 mod journal;
 mod knobs;
 mod metrics;
+mod presets;
 mod sampling;
 
 pub use conversation::{Conversation, ConversationId, Message, MessageId, MessageState, Role};
 pub use journal::{Access, Entry, JOURNAL_VERSION, StoreEvent, StoreRequest, Summary};
 pub use knobs::{KNOBS, Kind, Knob, KnobError, Spec, first_knobs};
 pub use metrics::{Finish, Made, Timings, TokenRecord, Usage};
+pub use presets::{Change, Preset};
 pub use sampling::{Bias, EarlyStopping, LoopGuard, Mirostat, Mode, Sampling, Seed, Stage};

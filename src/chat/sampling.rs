@@ -301,7 +301,12 @@ impl Sampling {
         }
         self.bias.retain(|b| b.add.is_finite());
         let mut seen = Vec::new();
-        self.order.retain(|stage| !seen.contains(stage) && { seen.push(*stage); true });
+        self.order.retain(|stage| {
+            !seen.contains(stage) && {
+                seen.push(*stage);
+                true
+            }
+        });
         self
     }
 

@@ -6,7 +6,7 @@ use clap::builder::Str;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use super::version;
-use crate::chat::{Bias, KNOBS, Kind, Mode, Sampling};
+use crate::chat::{Bias, KNOBS, Kind, Mode, Preset, Sampling};
 use crate::config::Settings;
 
 /// Flags of llama.cpp with one dash and several letters, which clap does not know, and what they are here.
@@ -183,6 +183,13 @@ fn chatting(command: Command) -> Command {
         .arg(Arg::new("system-prompt").long("system-prompt").value_name("TEXT").help(FLAGS[5].4))
         .arg(Arg::new("prompt").short('p').long("prompt").value_name("TEXT").help("The first question"))
         .arg(Arg::new("file").short('f').long("file").value_name("FILE").help("Read the first question from a file"));
+    command = command.arg(
+        Arg::new("preset")
+            .long("preset")
+            .value_name("NAME")
+            .help("Settings that belong together: code, facts, chat, creative, translate, summarise, or your own")
+            .help_heading("Sampling"),
+    );
     for (flag, value, help) in SAMPLING {
         let arg = Arg::new(flag).long(flag).value_name(value).help(help).help_heading("Sampling");
         command = command.arg(arg.allow_hyphen_values(true).action(ArgAction::Append));
@@ -214,7 +221,7 @@ fn chatting(command: Command) -> Command {
 ///
 /// # Errors
 /// Says which flag is wrong and what it may be.
-pub fn apply(matches: &ArgMatches, settings: &mut Settings) -> Result<(), String> {
+pub fn apply(matches: &ArgMatches, settings: &mut Settings, presets: &[Preset]) -> Result<(), String> {
     let text = |name: &str| matches.try_get_one::<String>(name).ok().flatten().cloned();
     for (flag, _, setting, _, _) in FLAGS {
         if let Some(value) = text(flag) {
@@ -226,6 +233,14 @@ pub fn apply(matches: &ArgMatches, settings: &mut Settings) -> Result<(), String
     }
     if matches.get_flag("swa-full") {
         settings.swa_full = true;
+    }
+    // Before the sliders' own flags, which say more.
+    if let Some(name) = text("preset") {
+        let preset = presets.iter().find(|p| p.name.eq_ignore_ascii_case(&name)).ok_or_else(|| {
+            let names: Vec<&str> = presets.iter().map(|p| p.name.as_str()).collect();
+            format!("--preset: there is no '{name}'; there are {}", names.join(", "))
+        })?;
+        settings.sampling = preset.applied(&settings.sampling)?;
     }
     for spec in &KNOBS {
         if let Some(value) = text(spec.name) {
@@ -302,7 +317,7 @@ mod tests {
         let matches = command().try_get_matches_from(arguments).unwrap();
         let mut settings = Settings::default();
         let sub = matches.subcommand().map_or(&matches, |(_, sub)| sub).clone();
-        apply(&sub, &mut settings).unwrap();
+        apply(&sub, &mut settings, &Preset::built_in()).unwrap();
         (sub, settings)
     }
 
@@ -353,7 +368,7 @@ mod tests {
     #[test]
     fn wrong_values_are_named() {
         let matches = command().try_get_matches_from(["llmchat", "ask", "--top-p", "2", "x"]).unwrap();
-        let error = apply(matches.subcommand().unwrap().1, &mut Settings::default()).unwrap_err();
+        let error = apply(matches.subcommand().unwrap().1, &mut Settings::default(), &[]).unwrap_err();
         assert_eq!(error, "--top-p: top_p is 2; it must be from 0 to 1");
     }
 }

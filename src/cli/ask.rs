@@ -9,7 +9,8 @@ use serde::Serialize;
 use super::Stop;
 use super::context::Context;
 use super::running::{Ask, Done, Failure, Running};
-use crate::chat::{Conversation, ConversationId, Entry, Finish, Made, Message, MessageState, Role, StoreRequest};
+use crate::app::title_of;
+use crate::chat::{Conversation, ConversationId, Entry, Finish, Made, Message, Role, StoreRequest};
 use crate::chat::{Mode, Sampling, Timings, TokenRecord, Usage};
 use crate::engine::protocol::{EngineEvent, Prompt, Turn};
 use crate::store::Worker;
@@ -103,7 +104,10 @@ pub fn run(context: &Context, options: &Options) -> Result<ExitCode, Stop> {
                 let mut at = 0;
                 for record in &best.records {
                     let end = at + record.bytes as usize;
-                    out.line(&Line::of(&String::from_utf8_lossy(best.text.as_bytes().get(at..end).unwrap_or_default()), record));
+                    out.line(&Line::of(
+                        &String::from_utf8_lossy(best.text.as_bytes().get(at..end).unwrap_or_default()),
+                        record,
+                    ));
                     at = end;
                 }
             }
@@ -262,17 +266,7 @@ fn save(
     let id = ConversationId::new(now, std::process::id().wrapping_mul(0x9E37_79B1));
     let mut conversation = Conversation::new(id, now, context.settings.sampling.clone());
     system.clone_into(&mut conversation.system);
-    let title = options.prompt.lines().find(|l| !l.trim().is_empty()).unwrap_or("Question");
-    conversation.title = Some(title.chars().take(60).collect());
-    let message = |id, role, text: &str, made| Message {
-        id,
-        parent: if id > 1 { Some(id - 1) } else { None },
-        role,
-        text: text.to_owned(),
-        at: now,
-        state: MessageState::Complete,
-        made,
-    };
+    conversation.title = Some(title_of(&options.prompt));
     let made = Made {
         model: running.info.name.clone(),
         sampling: done.sampling.clone(),
@@ -280,9 +274,12 @@ fn save(
         finish: done.finish,
         usage: done.usage,
         timings: done.timings,
+        score: done.alternatives.first().map(|a| a.score),
+        looped: false,
     };
-    conversation.apply(&Entry::Message(message(1, Role::User, &options.prompt, None)));
-    conversation.apply(&Entry::Message(message(2, Role::Assistant, text, Some(made))));
+    conversation.apply(&Entry::Message(Message::new(1, None, Role::User, options.prompt.as_str(), now)));
+    let answer = Message::new(2, Some(1), Role::Assistant, text, now);
+    conversation.apply(&Entry::Message(Message { made: Some(made), ..answer }));
     let worker =
         Worker::start(context.paths.conversations(), |_| {}).map_err(|e| format!("The answer is not saved: {e}"))?;
     worker.send(StoreRequest::Create(Box::new(conversation)));

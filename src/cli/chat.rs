@@ -85,6 +85,8 @@ pub fn run(setup: Setup, options: Options) -> Result<ExitCode> {
     let shown = Arc::clone(&messages);
     let mut screen = Screen::enter(setup.settings.mouse, move |result| shown.push(Message::Shown(result)))
         .context("The terminal cannot be used")?;
+    let (presets, fault) = setup.presets();
+    let notices = setup.notices.iter().cloned().chain(fault).collect();
     let start = Start {
         model: setup.model(),
         params: setup.params(),
@@ -97,7 +99,8 @@ pub fn run(setup: Setup, options: Options) -> Result<ExitCode> {
         color: std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()),
         size: screen.size(),
         salt: std::process::id().wrapping_mul(0x9E37_79B1),
-        notices: setup.notices.clone(),
+        presets,
+        notices,
     };
     let (app, effects) = App::new(start, now());
     // Before anything that may take time: the model, the list, the engine all come after the first frame.
@@ -251,6 +254,15 @@ impl Loop {
                     std::thread::Builder::new().spawn(move || setup.remember_model(&path))?;
                 }
                 Effect::Copy(text) => self.aside(move || Message::Copied(terminal::copy(&text)))?,
+                Effect::ReadGrammar(path) => self.aside(move || {
+                    let read = std::fs::read_to_string(&path);
+                    let read = read.map_err(|e| format!("{} cannot be read: {e}", path.display()));
+                    Message::App(Event::GrammarRead(read))
+                })?,
+                Effect::SavePresets(presets) => {
+                    let setup = self.setup.clone();
+                    self.aside(move || Message::App(Event::PresetsSaved(setup.save_presets(&presets))))?;
+                }
                 Effect::Edit(text) => {
                     self.go_away(Away::Editor);
                     self.aside(move || Message::Edited(terminal::edit(&text)))?;

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::chat::Preset;
 use crate::config::{self, Settings};
 use crate::engine::protocol::{ContextParams, Problem};
 use crate::model;
@@ -81,6 +82,40 @@ impl Context {
                 "Fetch the default one with 'make model', or name a GGUF file with -m",
             )
         })
+    }
+
+    /// The user's own presets, and what is wrong with their file.
+    pub fn presets(&self) -> (Vec<Preset>, Option<String>) {
+        let path = self.paths.presets();
+        let read = match std::fs::read_to_string(&path) {
+            Ok(text) => Preset::parse(&text),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return (Vec::new(), None),
+            Err(error) => Err(error.to_string()),
+        };
+        match read {
+            Ok(presets) => (presets, None),
+            Err(why) => (Vec::new(), Some(format!("{}: {why}; your presets are not used", path.display()))),
+        }
+    }
+
+    /// Writes the user's own presets; tells where.
+    ///
+    /// # Errors
+    /// If they cannot be written, or the file has what would be lost.
+    pub fn save_presets(&self, presets: &[Preset]) -> Result<String, String> {
+        let path = self.paths.presets();
+        if let (_, Some(fault)) = self.presets() {
+            return Err(format!("Not saved, so that nothing is lost: {fault}"));
+        }
+        let text: String = presets.iter().map(|p| p.to_toml() + "\n").collect();
+        let folder = path.parent().unwrap_or(Path::new("."));
+        let write = || {
+            std::fs::create_dir_all(folder)?;
+            let mut file = tempfile::NamedTempFile::new_in(folder)?;
+            std::io::Write::write_all(&mut file, text.as_bytes())?;
+            file.persist(&path).map_err(|e| e.error)
+        };
+        write().map(|_| path.display().to_string()).map_err(|e| format!("{} cannot be written: {e}", path.display()))
     }
 
     /// The next start takes this model.

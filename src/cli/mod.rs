@@ -20,7 +20,7 @@ use std::process::ExitCode;
 use clap::ArgMatches;
 
 use crate::app::Resume;
-use crate::chat::ConversationId;
+use crate::chat::{ConversationId, Preset};
 use crate::engine;
 use context::Context;
 use running::Failure;
@@ -104,7 +104,8 @@ fn dispatch(matches: &ArgMatches) -> Result<ExitCode, Stop> {
 /// Folders and settings with the flags over them. What is wrong in the file is told, and the program goes on.
 fn setup(matches: &ArgMatches) -> Result<Context, Stop> {
     let mut context = Context::new().map_err(Stop::Failed)?;
-    args::apply(matches, &mut context.settings).map_err(Stop::Usage)?;
+    let presets: Vec<Preset> = Preset::built_in().into_iter().chain(context.presets().0).collect();
+    args::apply(matches, &mut context.settings, &presets).map_err(Stop::Usage)?;
     log::start(&context);
     Ok(context)
 }

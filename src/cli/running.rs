@@ -5,7 +5,9 @@ use std::sync::mpsc::{self, Receiver};
 
 use crate::chat::{Finish, Sampling, Timings, Usage};
 use crate::engine::client::Client;
-use crate::engine::protocol::{Alternative, ContextParams, EngineEvent, EngineNews, ModelInfo, Problem, Prompt, Request};
+use crate::engine::protocol::{
+    Alternative, ContextParams, EngineEvent, EngineNews, ModelInfo, Problem, Prompt, Request,
+};
 
 /// A loaded model.
 pub struct Running {

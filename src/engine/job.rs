@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
+use super::loopguard::LoopGuard;
 use super::protocol::{Cells, JobId};
 use super::sampler::{Grammar, Sampler};
 use super::sequences::{SeqId, Token};
@@ -39,6 +40,8 @@ pub struct Job {
     pub chain: bool,
     /// Tokens that were chosen by hand and come next.
     pub forced: VecDeque<Token>,
+    /// Whether it repeats itself.
+    pub guard: LoopGuard,
     /// The token that was chosen and is to be decoded next; none before the first.
     pub next: Option<Token>,
     /// Tokens of the answer so far, the next one included.
@@ -84,7 +87,11 @@ impl Job {
     /// Its tokens for the record.
     pub fn usage(&self) -> Usage {
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        Usage { prompt_tokens: count(self.prompt.len()), reused_tokens: count(self.reused), completion_tokens: self.n() }
+        Usage {
+            prompt_tokens: count(self.prompt.len()),
+            reused_tokens: count(self.reused),
+            completion_tokens: self.n(),
+        }
     }
 }
 

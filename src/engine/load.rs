@@ -152,9 +152,27 @@ pub fn session<'m>(
         device,
         threads: 0,
         load_ms: 0.0,
+        recommended: recommended(model),
     };
     Ok(Session::new(
         Parts { context, vocabulary, template, window, branches, threads: params.threads, info, began },
         sink.clone(),
     ))
+}
+
+/// The sampling settings that a GGUF file recommends (`general.sampling.*`), by our knobs' names.
+fn recommended(model: &LlamaModel) -> Vec<(String, String)> {
+    const KEYS: [(&str, &str); 9] = [
+        ("temp", "temperature"),
+        ("top_k", "top_k"),
+        ("top_p", "top_p"),
+        ("min_p", "min_p"),
+        ("xtc_probability", "xtc_probability"),
+        ("xtc_threshold", "xtc_threshold"),
+        ("penalty_repeat", "repeat_penalty"),
+        ("penalty_last_n", "repeat_last_n"),
+        ("mirostat", "mirostat"),
+    ];
+    let value = |key: &str| model.meta_val_str(&format!("general.sampling.{key}")).ok();
+    KEYS.iter().filter_map(|(theirs, ours)| Some(((*ours).to_owned(), value(theirs)?))).collect()
 }

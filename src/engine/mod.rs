@@ -5,6 +5,7 @@ mod guard;
 mod job;
 mod load;
 pub mod log;
+mod loopguard;
 mod native;
 mod prompt;
 pub mod protocol;

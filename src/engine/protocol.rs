@@ -185,6 +185,9 @@ pub struct ModelInfo {
     pub threads: u32,
     /// How long loading took, in milliseconds.
     pub load_ms: f64,
+    /// The knobs that its maker recommends, and their values.
+    #[serde(default)]
+    pub recommended: Vec<(String, String)>,
 }
 
 /// Something that went wrong, as the screen says it.
@@ -374,6 +377,13 @@ pub enum EngineEvent {
         beams: Vec<BeamLine>,
         /// How often the lead changed.
         overtakes: u32,
+    },
+    /// A job's answer repeats itself.
+    Looped {
+        /// The job.
+        job: JobId,
+        /// After so many tokens it begins again.
+        period: u32,
     },
     /// A job waits for a [`Request::Pick`].
     Waiting {

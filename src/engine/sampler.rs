@@ -159,7 +159,8 @@ impl Sampler {
         }
         let logits = pool.all().unwrap_or_default();
         let total = numbers::log_sum_exp(logits);
-        let ranked: Vec<(Token, f64)> = best(logits, most).into_iter().map(|(t, l)| (t, f64::from(l) - total)).collect();
+        let ranked: Vec<(Token, f64)> =
+            best(logits, most).into_iter().map(|(t, l)| (t, f64::from(l) - total)).collect();
         self.pool = pool;
         if ranked.is_empty() { Err(nothing_left()) } else { Ok(ranked) }
     }
@@ -195,13 +196,7 @@ impl Sampler {
     ///
     /// # Errors
     /// As [`Sampler::choose`].
-    pub fn look(
-        &self,
-        logits: &[f32],
-        history: &[Token],
-        words: &dyn Words,
-        most: usize,
-    ) -> Result<Glance, Problem> {
+    pub fn look(&self, logits: &[f32], history: &[Token], words: &dyn Words, most: usize) -> Result<Glance, Problem> {
         largest(logits)?;
         let total = numbers::log_sum_exp(logits);
         let mut seen: Vec<(Token, Option<Stage>)> =
@@ -230,7 +225,8 @@ impl Sampler {
             let logit = usize::try_from(token).ok().and_then(|i| logits.get(i)).copied().unwrap_or(f32::NEG_INFINITY);
             (f64::from(logit) - total).exp() as f32
         };
-        let entropy: f64 = logits.iter().map(|l| f64::from(*l) - total).filter(|l| *l > -40.0).map(|l| -l.exp() * l).sum();
+        let entropy: f64 =
+            logits.iter().map(|l| f64::from(*l) - total).filter(|l| *l > -40.0).map(|l| -l.exp() * l).sum();
         Ok(Glance {
             entropy: (entropy / std::f64::consts::LN_2) as f32,
             vocabulary: u32::try_from(logits.len()).unwrap_or(u32::MAX),

@@ -23,7 +23,7 @@ use super::sequences::{Cache, Ledger, MAIN, SeqId, Token};
 use super::strategy::Pace;
 use super::threads::{Change, Governor, cores};
 use super::tokens::Vocabulary;
-use crate::chat::{Finish, Mode, Sampling};
+use crate::chat::{Finish, LoopGuard, Mode, Sampling};
 
 /// Where events go; called on the step loop's thread and, for progress, on one beside it.
 pub type Sink = std::sync::Arc<dyn Fn(EngineEvent) + Send + Sync>;
@@ -334,7 +334,24 @@ impl<'m> Session<'m> {
         if job.n() >= job.sampler.sampling().max_tokens {
             return Ok(self.end(job, Finish::Length));
         }
+        if self.loops(&mut job, token) {
+            return Ok(self.end(job, Finish::Loop));
+        }
         Ok(Some(job))
+    }
+
+    /// Tells an answer that repeats itself. Whether it is to be stopped.
+    fn loops(&self, job: &mut Job, token: Token) -> bool {
+        let guard = job.sampler.sampling().loop_guard;
+        let has_letter = String::from_utf8_lossy(&self.vocabulary.text(token)).chars().any(char::is_alphabetic);
+        let Some(period) = job.guard.push(token, has_letter).filter(|_| guard != LoopGuard::Off && !job.ignore_eog)
+        else {
+            return false;
+        };
+        job.guard.reset();
+        let period = u32::try_from(period).unwrap_or(0);
+        (self.sink)(EngineEvent::Looped { job: job.id, period });
+        guard == LoopGuard::Stop
     }
 
     /// Puts tokens behind the main sequence into the batch.
@@ -398,7 +415,11 @@ impl<'m> Session<'m> {
 
     fn finish(&mut self, finish: Finish) {
         if let Some(job) = self.job.take() {
-            if job.beams.is_some() { self.end_beams(job, finish) } else { self.end(job, finish) };
+            if job.beams.is_some() {
+                self.end_beams(job, finish)
+            } else {
+                self.end(job, finish)
+            };
         }
     }
 

@@ -1,12 +1,16 @@
 //! Drawing only: the whole screen from the app's state, on any size.
 
+mod beams;
 mod footer;
 mod input;
+mod lens;
 mod list;
 mod messages;
 mod overlay;
 mod panel;
+mod sliders;
 mod theme;
+mod tokens;
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -43,6 +47,8 @@ pub fn draw(app: &App, frame: &mut Frame) {
     let (folded, footer_area) = (on_screen(areas.folded), on_screen(areas.footer));
     messages::title(app, &theme, title, frame);
     messages::draw(app, &theme, messages_area, frame);
+    beams::draw(app, &theme, messages_area, frame);
+    tokens::draw(app, &theme, messages_area, frame);
     input::draw(app, &theme, input_area, frame);
     for (area, draw) in [
         (list_area, list::draw as fn(&App, &Theme, Rect, &mut Frame)),

@@ -9,6 +9,7 @@ use ratatui::widgets::{Block, Clear, Paragraph};
 use super::theme::Theme;
 use crate::app::commands::COMMANDS;
 use crate::app::{App, Overlay, Scope, hits, shown_key};
+use crate::chat::Preset;
 use crate::text::{Wrapped, fit, sanitise_line};
 
 /// Widest box.
@@ -53,6 +54,7 @@ pub fn draw(app: &App, theme: &Theme, frame: &mut Frame) {
             ];
             frame.render_widget(Paragraph::new(text), inner);
         }
+        Overlay::Presets { list, at } => presets(app, theme, list, *at, frame),
         Overlay::Models { list, at } => models(theme, list.as_deref(), *at, frame),
     }
 }
@@ -120,6 +122,31 @@ fn palette(theme: &Theme, query: &str, at: usize, frame: &mut Frame) {
     if rows.is_empty() {
         lines.push(Line::styled("nothing has these words", theme.faint));
     }
+    frame.render_widget(Paragraph::new(lines), inner);
+}
+
+/// The presets, and what the chosen one would change.
+fn presets(app: &App, theme: &Theme, list: &[Preset], at: usize, frame: &mut Frame) {
+    let inner = open(theme, "Presets (Enter takes one)", u16::try_from(list.len()).unwrap_or(9) + 4, frame);
+    let columns = usize::from(inner.width);
+    let room = usize::from(inner.height).saturating_sub(3).max(1);
+    let first = at.saturating_sub(room - 1);
+    let mut lines: Vec<Line> = list
+        .iter()
+        .enumerate()
+        .skip(first)
+        .take(room)
+        .map(|(n, preset)| {
+            let text = format!("{:<12} {}", sanitise_line(&preset.name), sanitise_line(&preset.about));
+            Line::styled(fit(&text, columns), if n == at { theme.chosen } else { theme.text })
+        })
+        .collect();
+    let changes = list.get(at).map(|p| p.changes(&app.chat.conversation.sampling)).unwrap_or_default();
+    let told: Vec<String> = changes.iter().map(|c| format!("{} {} → {}", c.label, c.old, c.new)).collect();
+    let told = if told.is_empty() { "changes nothing".to_owned() } else { told.join(" · ") };
+    let wrapped = Wrapped::new(&told, columns.max(1));
+    lines.push(Line::default());
+    lines.extend((0..wrapped.height()).map(|n| Line::styled(wrapped.line(n).to_owned(), theme.faint)));
     frame.render_widget(Paragraph::new(lines), inner);
 }
 

@@ -2,18 +2,16 @@
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
-use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
 use super::theme::Theme;
-use crate::app::{App, Figures, Focus, Phase, State};
-use crate::chat::{KNOBS, Kind, Role, Sampling};
+use super::{lens, sliders};
+use crate::app::{App, Figures, Focus, Phase, SURPRISING, State, perplexity};
+use crate::chat::{Message, Role, first_knobs};
 use crate::text::{fit, sanitise_line, width};
 
 const EIGHTHS: [&str; 8] = ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
-/// Columns of a slider.
-const SLIDER: usize = 12;
 
 /// Draws the panel.
 ///
@@ -48,17 +46,28 @@ pub fn draw(app: &App, theme: &Theme, area: Rect, frame: &mut Frame) {
     lines.extend(decode(figures, theme, columns));
     lines.push(rule(theme, "KV cache", columns));
     lines.extend(cache(app, theme, columns));
+    if let Some(message) = message.filter(|m| !m.tokens.is_empty()) {
+        lines.push(Line::styled(surprise(message), theme.text));
+    }
     lines.push(rule(theme, "sampling", columns));
     let made = message.and_then(|m| m.made.as_ref()).map(|m| (&m.sampling, Some(m.seed)));
     let (sampling, seed) = made.unwrap_or((&app.chat.conversation.sampling, None));
-    let knobs = sliders(app, theme, sampling, seed);
-    // On a low screen the sliders have the room, because they are what is worked with.
     let height = usize::from(area.height);
-    let cut = (lines.len() + knobs.len()).saturating_sub(height);
-    if app.focus == Focus::Sliders && cut > 0 {
+    let knobs = sliders::lines(app, theme, sampling, seed, columns, height);
+    // What is worked with has the room; the microscope comes next, and the figures take what is left.
+    let candidates = if app.lens.open {
+        let worked = app.focus == Focus::Candidates;
+        let room = height.saturating_sub(knobs.len() + if worked { 1 } else { lines.len() });
+        lens::lines(app, theme, columns, room)
+    } else {
+        Vec::new()
+    };
+    let cut = (lines.len() + knobs.len() + candidates.len()).saturating_sub(height);
+    if matches!(app.focus, Focus::Sliders | Focus::Candidates) && cut > 0 {
         lines.drain(..cut.min(lines.len()));
     }
     lines.extend(knobs);
+    lines.extend(candidates);
     let text: Vec<Line> = lines
         .into_iter()
         .map(|mut line| {
@@ -67,6 +76,14 @@ pub fn draw(app: &App, theme: &Theme, area: Rect, frame: &mut Frame) {
         })
         .collect();
     frame.render_widget(Paragraph::new(text), area);
+}
+
+/// How surprised the model was by its own answer.
+fn surprise(message: &Message) -> String {
+    let perplexity = perplexity(message.tokens.iter().map(|t| t.logprob)).unwrap_or_default();
+    let surprising = message.tokens.iter().filter(|t| -t.logprob > SURPRISING).count();
+    let score = message.made.as_ref().and_then(|m| m.score).map_or(String::new(), |s| format!(" · score {s:.3}"));
+    format!("perplexity {perplexity:.2} · {surprising} surprising{score}")
 }
 
 fn head(app: &App, theme: &Theme, columns: usize, past: bool) -> Vec<Line<'static>> {
@@ -87,13 +104,14 @@ fn phase(app: &App) -> String {
         (State::Failed(_), _) => "no model".to_owned(),
         (State::Dead(_), _) => "engine gone (F5)".to_owned(),
         (State::Ready, _) if app.engine.job.is_none() => "idle".to_owned(),
+        (State::Ready, _) if app.is_by_hand() => "waits for you".to_owned(),
         (State::Ready, Phase::Waiting) => "waiting".to_owned(),
         (State::Ready, Phase::Prefill) => "prefill".to_owned(),
         (State::Ready, Phase::Decode | Phase::Done) => "decode".to_owned(),
     }
 }
 
-fn rule(theme: &Theme, title: &str, columns: usize) -> Line<'static> {
+pub(super) fn rule(theme: &Theme, title: &str, columns: usize) -> Line<'static> {
     let rest = columns.saturating_sub(3 + title.chars().count());
     Line::from(vec![
         Span::styled("─ ", theme.faint),
@@ -156,7 +174,7 @@ fn sparkline(rates: &[f32]) -> String {
     rates.iter().map(|r| EIGHTHS[part(7, f64::from(r / most))]).collect()
 }
 
-fn part(whole: usize, share: f64) -> usize {
+pub(super) fn part(whole: usize, share: f64) -> usize {
     ((whole as f64 * share.clamp(0.0, 1.0)).round() as usize).min(whole)
 }
 
@@ -198,39 +216,6 @@ fn mebibytes(bytes: u64) -> String {
     if size < 100.0 { format!("{size:.1}") } else { format!("{size:.0}") }
 }
 
-/// The sliders; beside a selected answer those that it was made with.
-fn sliders(app: &App, theme: &Theme, sampling: &Sampling, used_seed: Option<u32>) -> Vec<Line<'static>> {
-    let focused = app.focus == Focus::Sliders;
-    KNOBS
-        .iter()
-        .enumerate()
-        .map(|(at, spec)| {
-            let chosen = focused && at == app.knob;
-            let style = if chosen { theme.chosen } else { Style::new() };
-            let value = spec.format(sampling);
-            let mut spans =
-                vec![Span::styled(format!("{:<8} ", spec.label), if chosen { theme.heading } else { theme.faint })];
-            match spec.kind {
-                _ if chosen && !app.number.is_empty() => spans.push(Span::styled(format!(" {}▏ ", app.number), style)),
-                Kind::Choice(_) => spans.push(Span::styled(format!("‹ {value} ›"), style)),
-                Kind::Seed => {
-                    let value = used_seed.map_or(value, |seed| seed.to_string());
-                    spans.push(Span::styled(value, style));
-                }
-                Kind::Real(_) | Kind::Whole => {
-                    let knob = part(SLIDER - 1, spec.fraction(sampling));
-                    spans.push(Span::styled("─".repeat(knob), theme.faint));
-                    spans.push(Span::styled("●", if chosen { theme.bar } else { theme.text }));
-                    spans.push(Span::styled("─".repeat(SLIDER - 1 - knob), theme.faint));
-                    spans.push(Span::raw(" "));
-                    spans.push(Span::styled(value, style));
-                }
-            }
-            Line::from(spans)
-        })
-        .collect()
-}
-
 /// The panel in one line, where it has no room.
 pub fn folded(app: &App, theme: &Theme, area: Rect, frame: &mut Frame) {
     let f = &app.engine.figures;
@@ -248,7 +233,8 @@ pub fn folded(app: &App, theme: &Theme, area: Rect, frame: &mut Frame) {
         facts.push(format!("KV {}/{}", app.engine.cells.total(), info.n_ctx));
     }
     let sampling = &app.chat.conversation.sampling;
-    let settings = KNOBS.iter().take(4).map(|s| format!("{} {}", s.label, s.format(sampling)));
+    let settings = first_knobs(sampling.mode).iter().map(|k| k.spec());
+    let settings = settings.map(|s| format!("{} {}", s.label, s.format(sampling)));
     facts.push(settings.collect::<Vec<_>>().join(" "));
     facts.push(sanitise_line(&app.engine.model_name()));
     let text = fit(&format!(" {}", facts.join(" · ")), usize::from(area.width));

@@ -22,6 +22,9 @@ pub struct Theme {
     pub error: Style,
     /// A bar's filled part.
     pub bar: Style,
+    /// Every second one of things that stand side by side.
+    pub other: Style,
+    surprises: [Style; 4],
     system: Style,
     user: Style,
     model: Style,
@@ -40,10 +43,23 @@ impl Theme {
             figure: plain.add_modifier(Modifier::BOLD),
             error: paint(Color::Red).add_modifier(Modifier::BOLD),
             bar: paint(Color::Cyan),
+            other: plain.add_modifier(Modifier::UNDERLINED),
+            surprises: [
+                plain,
+                paint(Color::Yellow),
+                paint(Color::Magenta).add_modifier(Modifier::UNDERLINED),
+                paint(Color::Red).add_modifier(Modifier::BOLD | Modifier::UNDERLINED),
+            ],
             system: paint(Color::Magenta),
             user: paint(Color::Green),
             model: paint(Color::Blue),
         }
+    }
+
+    /// The colour of a token that was so surprising: −ln p, in nats. Steps at probabilities of 37, 5 and 0.7 %.
+    pub fn surprise(&self, nats: f32) -> Style {
+        let step = [1.0, 3.0, 5.0].iter().filter(|from| nats > **from).count();
+        self.surprises[step]
     }
 
     /// The colour of what belongs to a role.

@@ -21,8 +21,7 @@ pub struct Around<'a> {
 pub fn is_active(stage: Stage, s: &Sampling) -> bool {
     match stage {
         Stage::Penalties => {
-            s.repeat_last_n > 0
-                && (s.repeat_penalty != 1.0 || s.frequency_penalty != 0.0 || s.presence_penalty != 0.0)
+            s.repeat_last_n > 0 && (s.repeat_penalty != 1.0 || s.frequency_penalty != 0.0 || s.presence_penalty != 0.0)
         }
         Stage::Dry => s.dry_multiplier > 0.0 && s.dry_penalty_last_n != 0,
         Stage::TopNSigma => s.top_n_sigma > 0.0,

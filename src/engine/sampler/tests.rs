@@ -98,9 +98,7 @@ mod plainly {
                 let sigma = (left.iter().map(|c| (c.1 - mean).powi(2)).sum::<f64>() / left.len() as f64).sqrt();
                 left.into_iter().filter(|c| c.1 >= max - f64::from(s.top_n_sigma) * sigma).collect()
             }
-            Stage::TopK => {
-                by_probability(&left).into_iter().take(s.top_k as usize).map(|c| (c.0, c.1)).collect()
-            }
+            Stage::TopK => by_probability(&left).into_iter().take(s.top_k as usize).map(|c| (c.0, c.1)).collect(),
             Stage::TypicalP => {
                 let all = by_probability(&left);
                 let entropy: f64 = all.iter().map(|c| if c.2 > 0.0 { -c.2 * c.2.ln() } else { 0.0 }).sum();
@@ -172,7 +170,8 @@ fn stage_settings() -> impl Strategy<Value = Sampling> {
             // A third of them stay at what changes nothing.
             let value = spec.min + at * (spec.max - spec.min).min(60.0);
             if kind > 0 && !matches!(spec.name, "mode" | "mirostat" | "seed") {
-                spec.set(&mut s, if matches!(spec.kind, crate::chat::Kind::Real(_)) { value } else { value.round() }).unwrap();
+                spec.set(&mut s, if matches!(spec.kind, crate::chat::Kind::Real(_)) { value } else { value.round() })
+                    .unwrap();
             }
         }
         s.temperature = s.temperature.max(0.01);
@@ -201,7 +200,12 @@ fn compare(s: &Sampling, logits: &[f32], history: &[Token]) -> Result<(), TestCa
         ids.sort_unstable();
         if ids != plain_ids {
             // A rounding at the edge: what differs has a neighbour at nearly the same place. Then this case says no more.
-            let differ: Vec<Token> = ids.iter().filter(|i| !plain_ids.contains(i)).chain(plain_ids.iter().filter(|i| !ids.contains(i))).copied().collect();
+            let differ: Vec<Token> = ids
+                .iter()
+                .filter(|i| !plain_ids.contains(i))
+                .chain(plain_ids.iter().filter(|i| !ids.contains(i)))
+                .copied()
+                .collect();
             prop_assert!(differ.len() <= 2, "{stage:?} keeps {} and should keep {}", ids.len(), plain_ids.len());
             let edge = plainly::probabilities(&before);
             let close = |t: &Token| {
@@ -388,7 +392,13 @@ fn the_same_seed_draws_the_same_and_a_slider_does_not_disturb_it() {
 #[test]
 fn the_microscope_shows_what_the_chain_does() {
     let logits: Vec<f32> = (0..100u8).map(|i| -f32::from(i) / 3.0).collect();
-    let s = Sampling { top_k: 10, top_p: 0.8, temperature: 0.5, order: vec![Stage::TopK, Stage::TopP, Stage::Temperature], ..plain() };
+    let s = Sampling {
+        top_k: 10,
+        top_p: 0.8,
+        temperature: 0.5,
+        order: vec![Stage::TopK, Stage::TopP, Stage::Temperature],
+        ..plain()
+    };
     let words = Numbers(100);
     let glance = sampler(s, 100).look(&logits, &[], &words, 12).unwrap();
     let kept: Vec<(Stage, u32)> = glance.cuts.iter().map(|c| (c.stage, c.kept)).collect();

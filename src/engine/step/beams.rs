@@ -50,11 +50,10 @@ impl Session<'_> {
             agreed: 0,
             rounds: 0,
         };
-        self.absorb(&mut job, &mut beams, &[row])
-            .map(|done| {
-                job.beams = Some(beams);
-                if done { self.end_beams(job, Finish::Stop) } else { Some(job) }
-            })
+        self.absorb(&mut job, &mut beams, &[row]).map(|done| {
+            job.beams = Some(beams);
+            if done { self.end_beams(job, Finish::Stop) } else { Some(job) }
+        })
     }
 
     /// One round: every living beam gets its next token.
@@ -192,14 +191,17 @@ impl Session<'_> {
             } else {
                 self.ledger.branch(&mut self.context, old[*parent])
             };
-            beams.seqs.push(seq.ok_or_else(|| Problem::new("There is no sequence left for a beam", "Please report this"))?);
+            beams
+                .seqs
+                .push(seq.ok_or_else(|| Problem::new("There is no sequence left for a beam", "Please report this"))?);
             let marks = &beams.search.live[i].marks;
             let grammar = match grammars[*parent].is_some() {
                 false => None,
                 // Its first child goes on with the parent's state, which must not be used by the others before.
                 true => {
                     let last = !round.parents[i + 1..].contains(parent);
-                    let mut grammar = if last { grammars[*parent].take() } else { self.replay(job, &marks[..marks.len() - 1])? };
+                    let mut grammar =
+                        if last { grammars[*parent].take() } else { self.replay(job, &marks[..marks.len() - 1])? };
                     if let (Some(grammar), Some(mark)) = (&mut grammar, marks.last()) {
                         grammar.accept(mark.token)?;
                     }
@@ -262,7 +264,12 @@ impl Session<'_> {
             bytes: u32::try_from(text(mark.token).len()).unwrap_or(0),
             logprob: mark.logprob,
             rank: mark.rank,
-            others: mark.others.iter().flatten().map(|(t, log)| (String::from_utf8_lossy(&text(*t)).into_owned(), *log)).collect(),
+            others: mark
+                .others
+                .iter()
+                .flatten()
+                .map(|(t, log)| (String::from_utf8_lossy(&text(*t)).into_owned(), *log))
+                .collect(),
         }
     }
 

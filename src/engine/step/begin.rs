@@ -3,6 +3,7 @@
 use super::{Session, Waiting};
 use crate::chat::{KNOBS, Mode, Sampling};
 use crate::engine::job::{Clock, Job};
+use crate::engine::loopguard::LoopGuard;
 use crate::engine::prompt::{self, Rendered};
 use crate::engine::protocol::{Cells, EngineEvent, Problem, Prompt};
 use crate::engine::sampler::Sampler;
@@ -41,6 +42,7 @@ impl Session<'_> {
             beams: None,
             waits: false,
             chain: false,
+            guard: LoopGuard::default(),
             forced: std::collections::VecDeque::new(),
             next: None,
             answer: Vec::new(),
@@ -71,10 +73,7 @@ impl Session<'_> {
                         "Use ids below its vocabulary's size",
                     ));
                 }
-                let cells = Cells {
-                    user: u32::try_from(tokens.len()).unwrap_or(u32::MAX),
-                    ..Default::default()
-                };
+                let cells = Cells { user: u32::try_from(tokens.len()).unwrap_or(u32::MAX), ..Default::default() };
                 return Ok((Encoded { tokens, cells }, Vec::new()));
             }
         };

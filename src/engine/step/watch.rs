@@ -48,9 +48,10 @@ impl Session<'_> {
             Pick::Token(token) => vec![token],
             Pick::Text(text) => self.vocabulary.tokens(&text),
         };
-        if let Some(problem) = tokens.iter().find_map(|t| (!self.vocabulary.has(*t)).then(|| {
-            Problem::new(format!("There is no token {t}"), "Choose one of those that are shown")
-        })) {
+        if let Some(problem) = tokens.iter().find_map(|t| {
+            (!self.vocabulary.has(*t))
+                .then(|| Problem::new(format!("There is no token {t}"), "Choose one of those that are shown"))
+        }) {
             (self.sink)(EngineEvent::Refused { job: id, problem });
             return;
         }

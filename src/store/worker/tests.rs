@@ -61,7 +61,7 @@ fn new() -> Conversation {
 
 fn message(id: u32, role: Role, text: &str) -> Entry {
     let parent = id.checked_sub(1).filter(|p| *p > 0);
-    Entry::Message(Message { id, parent, role, text: text.into(), at: 1, state: MessageState::Complete, made: None })
+    Entry::Message(Message::new(id, parent, role, text, 1))
 }
 
 fn opened(event: StoreEvent) -> (Conversation, Access, Vec<String>) {
@@ -331,15 +331,8 @@ fn a_file_whose_first_line_is_damaged_is_shown() {
 fn only_an_answer_that_nobody_writes_was_broken_off() {
     let rig = Rig::new();
     opened(rig.ask(StoreRequest::Create(Box::new(new()))));
-    let open = Entry::Message(Message {
-        id: 1,
-        parent: None,
-        role: Role::Assistant,
-        text: "so f".into(),
-        at: 1,
-        state: MessageState::Open,
-        made: None,
-    });
+    let answer = Message::new(1, None, Role::Assistant, "so f", 1);
+    let open = Entry::Message(Message { state: MessageState::Open, ..answer });
     rig.append(&id(), vec![open]);
     let (second, events) = start(rig.folder.path());
     for worker in [&second, rig.worker.as_ref().unwrap()] {
