@@ -30,6 +30,8 @@ pub struct Wish {
     pub list_focus: bool,
     /// The panel.
     pub panel: bool,
+    /// Lines for the beams of a search; 0 where there is none.
+    pub beams: u16,
     /// The sliders have the focus: the panel is shown even where it has no room of its own.
     pub panel_focus: bool,
 }
@@ -43,6 +45,8 @@ pub struct Areas {
     pub title: Rect,
     /// The messages.
     pub messages: Rect,
+    /// The beams of a search, under the messages.
+    pub beams: Rect,
     /// The input box, its upper line included.
     pub input: Rect,
     /// The panel.
@@ -78,7 +82,11 @@ pub fn areas(size: (u16, u16), wish: Wish, input_height: impl Fn(u16) -> u16) ->
     let middle = width - left - right;
     let input = (input_height(middle.saturating_sub(3)) + 1).min(body.saturating_sub(3).max(2));
     areas.title = rect(left, 0, middle, 1);
-    areas.messages = rect(left, 1, middle, body.saturating_sub(1 + input));
+    let room = body.saturating_sub(1 + input);
+    // The messages keep at least half of it.
+    let beams = wish.beams.min(room / 2);
+    areas.messages = rect(left, 1, middle, room - beams);
+    areas.beams = rect(left, 1 + room - beams, middle, beams);
     areas.input = rect(left, body - input, middle, input);
     // Without room of their own the list and the sliders stand over the rest while they have the focus.
     if wish.list_focus && list == 0 {
@@ -99,14 +107,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_part_is_on_the_screen(width in 0u16..400, height in 0u16..120, list: bool, list_focus: bool, panel: bool, panel_focus: bool, lines in 1u16..9) {
+        fn every_part_is_on_the_screen(width in 0u16..400, height in 0u16..120, list: bool, list_focus: bool, panel: bool, panel_focus: bool, beams in 0u16..20, lines in 1u16..9) {
             let screen = Rect { x: 0, y: 0, width, height };
-            let wish = Wish { list, list_focus, panel, panel_focus };
+            let wish = Wish { list, list_focus, panel, panel_focus, beams };
             if let Some(a) = areas((width, height), wish, |_| lines) {
-                for part in [a.list, a.title, a.messages, a.input, a.panel, a.folded, a.footer] {
+                for part in [a.list, a.title, a.messages, a.beams, a.input, a.panel, a.folded, a.footer] {
                     prop_assert!(part.is_empty() || screen.intersection(part) == part, "{part:?} of {screen:?}");
                 }
-                prop_assert!(a.messages.bottom() <= a.input.y && a.input.bottom() <= a.footer.y);
+                prop_assert!(a.messages.bottom() <= a.beams.y && a.beams.bottom() <= a.input.y && a.input.bottom() <= a.footer.y);
                 prop_assert!(a.input.height >= 2 && a.title.height == 1);
             } else {
                 prop_assert!(width < SMALLEST.0 || height < SMALLEST.1);

@@ -259,7 +259,11 @@ impl App {
 
     /// Where everything stands; none where the screen is too small.
     pub fn areas(&self) -> Option<Areas> {
+        let searches = self.engine.job.as_ref().is_some_and(|j| j.chat == self.chat.conversation.id);
+        let beams = if searches { self.engine.beams.len() } else { 0 };
         let wish = layout::Wish {
+            // A heading, and a line for what the living ones agree on.
+            beams: if beams > 0 { u16::try_from(beams + 2).unwrap_or(u16::MAX) } else { 0 },
             list: self.show_list,
             list_focus: self.focus == Focus::List,
             panel: self.show_panel,

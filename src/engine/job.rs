@@ -40,8 +40,10 @@ pub struct Job {
     pub chain: bool,
     /// Tokens that were chosen by hand and come next.
     pub forced: VecDeque<Token>,
-    /// Whether it repeats itself.
+    /// Looks whether it repeats itself.
     pub guard: LoopGuard,
+    /// Whether that was told.
+    pub looped: bool,
     /// The token that was chosen and is to be decoded next; none before the first.
     pub next: Option<Token>,
     /// Tokens of the answer so far, the next one included.

@@ -342,6 +342,9 @@ impl<'m> Session<'m> {
 
     /// Tells an answer that repeats itself. Whether it is to be stopped.
     fn loops(&self, job: &mut Job, token: Token) -> bool {
+        if job.looped && job.sampler.sampling().loop_guard != LoopGuard::Stop {
+            return false;
+        }
         let guard = job.sampler.sampling().loop_guard;
         let has_letter = String::from_utf8_lossy(&self.vocabulary.text(token)).chars().any(char::is_alphabetic);
         let Some(period) = job.guard.push(token, has_letter).filter(|_| guard != LoopGuard::Off && !job.ignore_eog)
@@ -349,6 +352,7 @@ impl<'m> Session<'m> {
             return false;
         };
         job.guard.reset();
+        job.looped = true;
         let period = u32::try_from(period).unwrap_or(0);
         (self.sink)(EngineEvent::Looped { job: job.id, period });
         guard == LoopGuard::Stop

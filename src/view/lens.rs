@@ -17,7 +17,7 @@ const TEXT: usize = 11;
 ///
 /// ```text
 /// ─ next token ──────────────────────
-/// 2.1 bits · 5 of 49152 can be chosen
+/// 2.10 bits · 5 of 49152 left
 ///  river     ▇▇▇▇▇▇▇▇  41 %   60 %
 ///  water     ▇▇▇░░░░░  17 %   24 %
 /// ┄ top_p: 5 left ┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄
@@ -34,7 +34,7 @@ pub fn lines(app: &App, theme: &Theme, columns: usize, room: usize) -> Vec<Line<
         return lines;
     };
     let left = glance.cuts.last().map_or(glance.vocabulary, |c| c.kept);
-    let facts = format!("{:.2} bits · {left} of {} can be chosen", glance.entropy, glance.vocabulary);
+    let facts = format!("{:.2} bits · {left} of {} left", glance.entropy, glance.vocabulary);
     lines.push(Line::styled(fit(&facts, columns), theme.text));
     let chosen = (app.focus == Focus::Candidates).then_some(app.lens.at);
     let body = candidates(glance, theme, columns, chosen);

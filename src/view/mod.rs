@@ -45,9 +45,10 @@ pub fn draw(app: &App, frame: &mut Frame) {
         (on_screen(areas.title), on_screen(areas.messages), on_screen(areas.input));
     let (list_area, panel_area) = (on_screen(areas.list), on_screen(areas.panel));
     let (folded, footer_area) = (on_screen(areas.folded), on_screen(areas.footer));
+    let beams_area = on_screen(areas.beams);
     messages::title(app, &theme, title, frame);
     messages::draw(app, &theme, messages_area, frame);
-    beams::draw(app, &theme, messages_area, frame);
+    beams::draw(app, &theme, beams_area, frame);
     tokens::draw(app, &theme, messages_area, frame);
     input::draw(app, &theme, input_area, frame);
     for (area, draw) in [

@@ -73,7 +73,11 @@ impl Session<'_> {
             Ok(Some(rows)) => {
                 self.watch_threads(began);
                 let done = self.absorb(&mut job, &mut beams, &rows)?;
+                let loops = self.leader_loops(&mut job, &beams);
                 job.beams = Some(beams);
+                if loops {
+                    return Ok(self.end_beams(job, Finish::Loop));
+                }
                 Ok(if done { self.end_beams(job, Finish::Stop) } else { Some(job) })
             }
             Ok(None) => {
@@ -88,6 +92,17 @@ impl Session<'_> {
             }
             Err(Stopped::Failed(problem)) => Err(problem),
         }
+    }
+
+    /// Whether the leader repeats itself and is to be stopped. Looked at now and then: its past may change.
+    fn leader_loops(&self, job: &mut Job, beams: &Beams) -> bool {
+        const OFTEN: u32 = 16;
+        if !beams.rounds.is_multiple_of(OFTEN) {
+            return false;
+        }
+        job.guard.reset();
+        let tokens = beams.search.live.first().map(|b| b.marks.as_slice()).unwrap_or_default();
+        tokens.iter().any(|mark| self.loops(job, mark.token))
     }
 
     /// Decodes the last token of every beam and ranks what may follow; none if the cache is full.
