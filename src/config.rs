@@ -75,8 +75,11 @@ impl Settings {
             "ctx_size" => self.ctx_size = Some(whole(name, text, 0, 16 << 20)?),
             "batch_size" => self.batch_size = whole(name, text, 32, 8192)?,
             "threads" => self.threads = whole(name, text, 0, 512)?,
-            "gpu_layers" if matches!(text, "all" | "auto") => self.gpu_layers = -1,
-            "gpu_layers" => self.gpu_layers = whole(name, text, -1, 100_000)?,
+            "gpu_layers" if matches!(text, "all" | "auto" | "-1") => self.gpu_layers = -1,
+            "gpu_layers" => {
+                let number = whole(name, text, 0, 100_000);
+                self.gpu_layers = number.map_err(|e| e + ", or all")?;
+            }
             "swa_full" => self.swa_full = truth(name, text)?,
             "system_prompt" => text.clone_into(&mut self.system_prompt),
             "ui.sidebar" => self.sidebar = truth(name, text)?,

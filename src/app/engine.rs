@@ -3,18 +3,14 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use super::App;
 use super::event::Effect;
 use super::figures::{Figures, Phase};
-use super::{App, Chat};
-use crate::chat::{
-    ConversationId, Entry, Finish, Made, Message, MessageId, MessageState, Role, Sampling, Timings, TokenRecord, Usage,
-};
+use crate::chat::{ConversationId, Finish, Made, MessageId, Sampling, TokenRecord};
 use crate::engine::protocol::{
-    Alternative, BeamLine, Cells, ContextParams, EngineEvent, EngineNews, JobId, ModelInfo, Problem, Prompt, Request,
+    BeamLine, Cells, ContextParams, EngineEvent, EngineNews, JobId, ModelInfo, Problem, Prompt, Request,
 };
 
-/// How often an answer that grows is written to disk.
-const CHECKPOINT: Duration = Duration::from_secs(1);
 /// Other tokens that are kept with each token of an answer.
 const RECORDED: u32 = 2;
 /// After so much silence during work the engine is called stuck.
@@ -53,20 +49,30 @@ pub struct Job {
     /// In which conversation.
     pub chat: ConversationId,
     /// What is answered, or the answer that is continued.
-    message: MessageId,
+    pub(super) message: MessageId,
     /// The answer, once it began.
     pub answer: Option<MessageId>,
     /// Text that is not in the file yet.
-    unsaved: String,
+    pub(super) unsaved: String,
     /// How probable its tokens were; those of a continued answer's beginning are on its message.
-    records: Vec<TokenRecord>,
+    pub(super) records: Vec<TokenRecord>,
     /// It waits for a choice.
     pub by_hand: bool,
-    looped: bool,
-    checkpoint_at: Option<Instant>,
-    heard_at: Instant,
-    stopped_at: Option<Instant>,
-    told_stuck: bool,
+    pub(super) looped: bool,
+    /// The settings that it has now, and those before with the token until which they counted.
+    pub(super) settings: Sampling,
+    pub(super) earlier: Vec<(u32, Sampling)>,
+    pub(super) checkpoint_at: Option<Instant>,
+    pub(super) heard_at: Instant,
+    pub(super) stopped_at: Option<Instant>,
+    pub(super) told_stuck: bool,
+}
+
+impl Job {
+    /// Whether it was told to stop and has not ended yet.
+    pub fn is_stopping(&self) -> bool {
+        self.stopped_at.is_some()
+    }
 }
 
 /// The engine and its work.
@@ -221,6 +227,8 @@ impl App {
             records: Vec::new(),
             by_hand: false,
             looped: false,
+            settings: sampling.clone(),
+            earlier: Vec::new(),
             checkpoint_at: None,
             heard_at: self.now.mono,
             stopped_at: None,
@@ -255,8 +263,14 @@ impl App {
     /// The running answer gets the settings of its conversation.
     pub(super) fn steer(&mut self) {
         let id = &self.chat.conversation.id;
-        if let Some(job) = self.engine.job.as_ref().filter(|j| j.chat == *id) {
+        let n = self.engine.figures.usage.completion_tokens;
+        if let Some(job) = self.engine.job.as_mut().filter(|j| j.chat == *id) {
             let sampling = self.chat.conversation.sampling.clone();
+            let before = std::mem::replace(&mut job.settings, sampling.clone());
+            // Several moves before one token are one, and before the first they are none.
+            if n > job.earlier.last().map_or(0, |(until, _)| *until) {
+                job.earlier.push((n, before));
+            }
             self.effects.push(Effect::Engine(Request::Sampling { job: job.id, sampling }));
         }
     }
@@ -278,6 +292,7 @@ impl App {
         }
     }
 
+    #[allow(clippy::too_many_lines)] // One arm an event, and the match is exhaustive: that is its point.
     fn engine_event(&mut self, event: EngineEvent) {
         let now = self.now.mono;
         if self.engine.loading_heard_at.is_some() {
@@ -309,7 +324,8 @@ impl App {
             EngineEvent::Loading { fraction } => self.engine.state = State::Loading(fraction),
             EngineEvent::Loaded(info) => {
                 self.engine.loading_heard_at = None;
-                if let Some(note) = info.notes.first() {
+                // What is wrong with the settings must be read first.
+                if let Some(note) = info.notes.first().filter(|_| self.notice.as_ref().is_none_or(|n| !n.is_error)) {
                     self.tell(note.clone());
                 }
                 self.engine.info = Some(*info);
@@ -362,7 +378,9 @@ impl App {
                     let model = self.engine.model_name();
                     let looped = self.engine.job.as_ref().is_some_and(|j| j.looped);
                     let score = alternatives.first().map(|a| a.score);
-                    let made = Made { model, sampling, seed, finish, usage, timings, score, looped };
+                    let earlier = self.engine.job.as_mut().map(|j| std::mem::take(&mut j.earlier)).unwrap_or_default();
+                    let sampling = *sampling;
+                    let made = Made { model, sampling, seed, finish, usage, timings, score, earlier, looped };
                     self.take_alternatives(&made, alternatives);
                     self.end_answer(made);
                 }
@@ -390,180 +408,6 @@ impl App {
         job.heard_at = now;
         job.told_stuck = false;
         true
-    }
-
-    /// The engine has begun: the answer becomes a message.
-    fn begin_answer(&mut self) {
-        let at = self.now.wall_ms;
-        let checkpoint = self.now.mono + CHECKPOINT;
-        let Some(mut job) = self.engine.job.take() else { return };
-        let mut effects = std::mem::take(&mut self.effects);
-        job.checkpoint_at = Some(checkpoint);
-        if let Some(chat) = self.chat_mut(&job.chat) {
-            let continued = chat.conversation.message(job.message).filter(|m| m.role == Role::Assistant).map(|m| m.id);
-            job.answer = continued.or_else(|| {
-                let id = chat.conversation.next_id();
-                let parent = Some(job.message);
-                let message = Message::new(id, parent, Role::Assistant, "", at);
-                let message = Message { state: MessageState::Open, ..message };
-                chat.record(vec![Entry::Message(message)], false, None, &mut effects);
-                Some(id)
-            });
-        }
-        self.effects = effects;
-        self.engine.job = Some(job);
-    }
-
-    fn append(&mut self, text: &str) {
-        let Some(job) = &mut self.engine.job else { return };
-        let (Some(id), false) = (job.answer, text.is_empty()) else { return };
-        job.unsaved.push_str(text);
-        let chat = job.chat.clone();
-        if let Some(chat) = self.chat_mut(&chat) {
-            // Into memory at once; into the file with the next checkpoint.
-            chat.conversation.apply(&Entry::Append { id, text: text.to_owned() });
-        }
-    }
-
-    /// Writes what came since the last checkpoint.
-    pub(super) fn checkpoint(&mut self) {
-        let now = self.now.mono;
-        let Some(job) = self.engine.job.as_mut().filter(|j| j.checkpoint_at.is_some_and(|at| at <= now)) else {
-            return;
-        };
-        job.checkpoint_at = Some(now + CHECKPOINT);
-        let text = std::mem::take(&mut job.unsaved);
-        if let (Some(id), false) = (job.answer, text.is_empty()) {
-            let chat = job.chat.clone();
-            self.write_only(&chat, vec![Entry::Append { id, text }], false);
-        }
-    }
-
-    /// Writes entries that are in memory already.
-    fn write_only(&mut self, chat: &ConversationId, entries: Vec<Entry>, sync: bool) {
-        if self.chat_mut(chat).is_some_and(|c| c.is_ours()) {
-            let request = crate::chat::StoreRequest::Append { id: chat.clone(), entries, sync, ticket: None };
-            self.effects.push(Effect::Store(request));
-        }
-    }
-
-    fn remember_token(&mut self, record: Option<TokenRecord>) {
-        if let (Some(job), Some(record)) = (&mut self.engine.job, record) {
-            job.records.push(record);
-        }
-    }
-
-    fn looped(&mut self, period: u32) {
-        if let Some(job) = &mut self.engine.job {
-            job.looped = true;
-        }
-        let s = if period == 1 { "" } else { "s" };
-        self.tell(format!(
-            "The answer repeats itself, every {period} token{s}. Esc stops it; F12 goes on with a penalty"
-        ));
-    }
-
-    /// The answers of a beam search: the first is the one that was written, the others are tries beside it.
-    fn take_alternatives(&mut self, made: &Made, alternatives: Vec<Alternative>) {
-        let Some((chat, id)) = self.engine.job.as_ref().and_then(|j| Some((j.chat.clone(), j.answer?))) else { return };
-        let continued = self.engine.job.as_ref().is_some_and(|j| j.message == id);
-        let mut alternatives = alternatives.into_iter();
-        if let (Some(best), Some(job)) = (alternatives.next(), &mut self.engine.job) {
-            job.records.extend(best.records);
-        }
-        let at = self.now.wall_ms;
-        let mut effects = Vec::new();
-        let Some(chat) = self.chat_mut(&chat) else { return };
-        // An answer that was begun before has one beginning, and the others would lack it.
-        if continued {
-            return;
-        }
-        let parent = chat.conversation.message(id).and_then(|m| m.parent);
-        let mut entries = Vec::new();
-        for (n, other) in (0..).zip(alternatives) {
-            let usage = Usage { completion_tokens: u32::try_from(other.records.len()).unwrap_or(0), ..made.usage };
-            let made = Made {
-                score: Some(other.score),
-                usage,
-                finish: if other.whole { Finish::Stop } else { made.finish },
-                ..made.clone()
-            };
-            let message = Message::new(chat.conversation.next_id() + n, parent, Role::Assistant, other.text, at);
-            entries.push(Entry::Message(Message { made: Some(made), tokens: other.records, ..message }));
-        }
-        if !entries.is_empty() {
-            entries.push(Entry::Head { id: Some(id) });
-            chat.record(entries, true, None, &mut effects);
-        }
-        self.effects.append(&mut effects);
-    }
-
-    fn end_answer(&mut self, made: Made) {
-        let Some(job) = self.engine.job.take() else { return };
-        if let Some(id) = job.answer {
-            let mut entries = Vec::new();
-            if !job.unsaved.is_empty() {
-                entries.push(Entry::Append { id, text: job.unsaved });
-            }
-            let tokens = Entry::Tokens { id, tokens: job.records };
-            for entry in [tokens, Entry::Done { id, made }] {
-                if matches!(&entry, Entry::Tokens { tokens, .. } if tokens.is_empty()) {
-                    continue;
-                }
-                if let Some(chat) = self.chat_mut(&job.chat) {
-                    chat.conversation.apply(&entry);
-                }
-                entries.push(entry);
-            }
-            self.write_only(&job.chat, entries, true);
-        }
-        self.let_go(&job.chat);
-        self.send_queued(&job.chat);
-    }
-
-    /// Ends the running answer as broken off; what came of it is kept. Its queued questions go back to the
-    /// input box, because there is nothing to answer them.
-    pub(super) fn break_off(&mut self, why: &str, finish: Finish) {
-        let Some(job) = &self.engine.job else { return };
-        tracing::info!("answer broken off: {why}");
-        let id = job.chat.clone();
-        let Some(chat) = self.chat_mut(&id) else { return };
-        let sampling: Sampling = chat.conversation.sampling.clone();
-        let queued = std::mem::take(&mut chat.queued);
-        let (usage, timings): (Usage, Timings) = (self.engine.figures.usage, self.engine.figures.timings);
-        let model = self.engine.model_name();
-        // Of a search that nobody ends any more the leader is kept.
-        let leader = std::mem::take(&mut self.engine.beams).into_iter().next();
-        if let Some(leader) = leader {
-            self.append(&leader.text);
-        }
-        let looped = self.engine.job.as_ref().is_some_and(|j| j.looped);
-        self.end_answer(Made { model, sampling, seed: 0, finish, usage, timings, score: None, looped });
-        self.engine.figures.phase = Phase::Done;
-        if !queued.is_empty() && self.chat.conversation.id == id && self.input.is_empty() {
-            self.input.set(&queued.join("\n"));
-            self.typed();
-        }
-    }
-
-    /// A conversation in the background whose answer ended is not needed any more.
-    fn let_go(&mut self, id: &ConversationId) {
-        let waits = self.asks.iter().any(|a| a.chat == *id);
-        if !waits && self.background.get(id).is_some_and(|c| c.queued.is_empty()) {
-            let now = self.now.mono;
-            if let Some(mut chat) = self.background.remove(id) {
-                self.close(&mut chat, now);
-            }
-        }
-    }
-
-    /// Gives a conversation's file back.
-    pub(super) fn close(&mut self, chat: &mut Chat, now: Instant) {
-        chat.save_all(now, &mut self.effects);
-        if chat.is_ours() && chat.has_file {
-            let id = chat.conversation.id.clone();
-            self.effects.push(Effect::Store(crate::chat::StoreRequest::Close(id)));
-        }
     }
 
     /// Tells when the engine is silent for too long.

@@ -17,6 +17,8 @@ pub const SMALLEST: (u16, u16) = (20, 5);
 /// From this width on the panel has room beside the messages.
 const PANEL_FROM: u16 = 100;
 const PANEL: u16 = 36;
+/// Lines of what is to be said, at most.
+const MOST_FOOTER: u16 = 3;
 /// The list has room where so much is left for the messages.
 const MESSAGES: u16 = 44;
 const LIST: u16 = 24;
@@ -30,6 +32,8 @@ pub struct Wish {
     pub list_focus: bool,
     /// The panel.
     pub panel: bool,
+    /// Lines of the footer, at least one.
+    pub footer: u16,
     /// Lines for the beams of a search; 0 where there is none.
     pub beams: u16,
     /// The sliders have the focus: the panel is shown even where it has no room of its own.
@@ -64,9 +68,11 @@ pub fn areas(size: (u16, u16), wish: Wish, input_height: impl Fn(u16) -> u16) ->
         return None;
     }
     let rect = |x, y, width, height| Rect { x, y, width, height };
-    let mut areas = Areas { footer: rect(0, height - 1, width, 1), ..Areas::default() };
+    // What is to be said may take several lines; the rest keeps what it needs.
+    let footer = wish.footer.clamp(1, (height - SMALLEST.1 + 1).min(MOST_FOOTER));
+    let mut areas = Areas { footer: rect(0, height - footer, width, footer), ..Areas::default() };
     let panel_room = width >= PANEL_FROM;
-    let mut body = height - 1;
+    let mut body = height - footer;
     if wish.panel && !panel_room && body > 4 {
         body -= 1;
         areas.folded = rect(0, body, width, 1);
@@ -107,9 +113,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_part_is_on_the_screen(width in 0u16..400, height in 0u16..120, list: bool, list_focus: bool, panel: bool, panel_focus: bool, beams in 0u16..20, lines in 1u16..9) {
+        fn every_part_is_on_the_screen(width in 0u16..400, height in 0u16..120, list: bool, list_focus: bool, panel: bool, panel_focus: bool, beams in 0u16..20, footer in 0u16..6, lines in 1u16..9) {
             let screen = Rect { x: 0, y: 0, width, height };
-            let wish = Wish { list, list_focus, panel, panel_focus, beams };
+            let wish = Wish { list, list_focus, panel, footer, beams, panel_focus };
             if let Some(a) = areas((width, height), wish, |_| lines) {
                 for part in [a.list, a.title, a.messages, a.beams, a.input, a.panel, a.folded, a.footer] {
                     prop_assert!(part.is_empty() || screen.intersection(part) == part, "{part:?} of {screen:?}");

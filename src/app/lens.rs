@@ -119,7 +119,7 @@ impl App {
                 self.effects.push(Effect::Engine(Request::Pick { job, pick }));
             }
             None => {
-                self.tell("Choose the mode 'hand' on the sliders (F2), then send a question: the model waits for you")
+                self.tell("Choose the mode 'hand' on the sliders (F2), then send a question: the model waits for you");
             }
         }
     }

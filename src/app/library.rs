@@ -85,7 +85,10 @@ impl App {
                 self.library.trashed = Some(id.clone());
                 self.tell("Moved to the trash folder; u in the list brings it back");
                 if self.chat.conversation.id == id {
+                    // Whoever is in the list goes on there.
+                    let focus = self.focus;
                     self.new_chat();
+                    self.focus = focus;
                 }
                 self.list();
             }
@@ -131,7 +134,11 @@ impl App {
         let at = if self.focus == Focus::List { chosen.as_ref().and_then(place) } else { place(shown) };
         self.library.at = at.unwrap_or(self.library.at).min(self.library.items.len().saturating_sub(1));
         if std::mem::take(&mut self.library.resume) == Resume::Last {
-            let last = self.library.items.iter().find(|s| s.damage.is_none()).map(|s| s.id.clone());
+            // A conversation with words in it comes before one that is only a draft.
+            let whole = |s: &&Summary| s.damage.is_none();
+            let items = &self.library.items;
+            let spoken = items.iter().filter(whole).find(|s| s.messages > 0);
+            let last = spoken.or_else(|| items.iter().find(whole)).map(|s| s.id.clone());
             match last {
                 Some(id) => self.open(&id),
                 None => self.tell("There is no conversation yet; this is a new one"),

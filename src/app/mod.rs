@@ -1,6 +1,7 @@
 //! The state of the chat and how it changes: an [`Event`] in, [`Effect`]s out. Pure: no file, no clock, no
 //! terminal, no process is touched here.
 
+mod answer;
 mod chat;
 pub mod commands;
 mod engine;
@@ -35,7 +36,10 @@ pub use library::Library;
 pub use overlay::{Asked, Overlay, hits};
 pub use transcript::{INDENT, Row};
 
+pub use crate::engine::protocol::{Glance, Seen};
+
 use crate::chat::{Access, Conversation, ConversationId, Knob, Message, MessageId, Preset, Sampling};
+use crate::text::Wrapped;
 
 /// How long a passing notice stays.
 const NOTICE: Duration = Duration::from_secs(6);
@@ -213,10 +217,9 @@ impl App {
                 self.input.set(text.trim_end_matches('\n'));
                 self.typed();
             }
-            Event::Edited(Err(why)) => self.error(why),
+            Event::Edited(Err(why)) | Event::PresetsSaved(Err(why)) => self.error(why),
             Event::GrammarRead(read) => self.grammar_read(read),
             Event::PresetsSaved(Ok(path)) => self.tell(format!("Saved in {path}")),
-            Event::PresetsSaved(Err(why)) => self.error(why),
             Event::Copied(Ok(how)) => self.tell(format!("Copied {how}")),
             Event::Copied(Err(why)) => self.error(format!("Not copied: {why}")),
             Event::Resumed => self.effects.push(Effect::Repaint),
@@ -261,7 +264,12 @@ impl App {
     pub fn areas(&self) -> Option<Areas> {
         let searches = self.engine.job.as_ref().is_some_and(|j| j.chat == self.chat.conversation.id);
         let beams = if searches { self.engine.beams.len() } else { 0 };
+        let footer = self
+            .notice
+            .as_ref()
+            .map_or(1, |n| Wrapped::new(&n.text, usize::from(self.size.0).saturating_sub(1).max(1)).height());
         let wish = layout::Wish {
+            footer: u16::try_from(footer).unwrap_or(1),
             // A heading, and a line for what the living ones agree on.
             beams: if beams > 0 { u16::try_from(beams + 2).unwrap_or(u16::MAX) } else { 0 },
             list: self.show_list,

@@ -33,9 +33,8 @@ impl App {
                 Focus::Sliders | Focus::List | Focus::Candidates | Focus::Tokens => Focus::Input,
             }),
             Command::PreviousArea => self.go(match self.focus {
-                Focus::Input => Focus::Sliders,
+                Focus::Input | Focus::Candidates => Focus::Sliders,
                 Focus::Sliders => Focus::Messages,
-                Focus::Candidates => Focus::Sliders,
                 Focus::Messages | Focus::List | Focus::Tokens => Focus::Input,
             }),
             Command::Palette => self.overlay = Some(Overlay::Palette { query: String::new(), at: 0 }),

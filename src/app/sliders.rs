@@ -87,6 +87,10 @@ impl App {
                 self.number.clear();
                 true
             }
+            KeyCode::Char(_) if super::keys::command(key, super::Scope::Sliders).is_none() => {
+                self.tell("You are on the sliders; Enter or Esc goes back to typing");
+                true
+            }
             _ => false,
         }
     }
@@ -110,12 +114,12 @@ impl App {
             self.effects.push(Effect::SavePresets(self.own_presets.clone()));
             return;
         }
-        match self.presets().into_iter().find(|p| p.name.eq_ignore_ascii_case(argument)) {
-            Some(preset) => self.take_preset(&preset),
-            None => {
-                let names: Vec<String> = self.presets().into_iter().map(|p| p.name).collect();
-                self.error(format!("There is no preset '{argument}'; there are {}", names.join(", ")));
-            }
+        let presets = self.presets();
+        if let Some(preset) = presets.iter().find(|p| p.name.eq_ignore_ascii_case(argument)) {
+            self.take_preset(preset);
+        } else {
+            let names: Vec<&str> = presets.iter().map(|p| p.name.as_str()).collect();
+            self.error(format!("There is no preset '{argument}'; there are {}", names.join(", ")));
         }
     }
 

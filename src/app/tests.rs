@@ -156,7 +156,7 @@ impl Rig {
             usage,
             timings,
             seed: 7,
-            sampling,
+            sampling: Box::new(sampling),
             cells,
             alternatives: Vec::new(),
         });

@@ -95,6 +95,9 @@ pub struct Made {
     /// Its score, where a beam search made it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub score: Option<f32>,
+    /// The settings before those, where they were changed in the answer: until which token each counted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier: Vec<(u32, Sampling)>,
     /// Whether it repeats itself.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub looped: bool,

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::Stop;
 use super::context::Context;
+use super::out::{print, unwritten};
 use super::running::{Ask, Done, Failure, Running};
 use crate::app::title_of;
 use crate::chat::{Conversation, ConversationId, Entry, Finish, Made, Message, Role, StoreRequest};
@@ -37,22 +38,23 @@ pub struct Options {
 ///
 /// # Errors
 /// If there is none, or the pipe does not bring UTF-8.
-pub fn prompt(arguments: Option<String>) -> Result<String, String> {
+pub fn prompt(arguments: Option<String>) -> Result<String, Stop> {
     let dash = arguments.as_deref() == Some("-");
     let mut parts: Vec<String> = arguments.into_iter().filter(|a| a != "-").collect();
     if dash || !io::stdin().is_terminal() {
         let mut bytes = Vec::new();
-        io::stdin().read_to_end(&mut bytes).map_err(|e| format!("stdin cannot be read: {e}"))?;
+        io::stdin().read_to_end(&mut bytes).map_err(|e| Stop::Failed(format!("stdin cannot be read: {e}")))?;
         let text = String::from_utf8(bytes).map_err(|e| {
-            format!(
-                "stdin is not UTF-8 text (byte {} is not). Convert it first, for example with iconv",
-                e.utf8_error().valid_up_to() + 1
-            )
+            let at = e.utf8_error().valid_up_to() + 1;
+            Stop::Failed(format!(
+                "stdin is not UTF-8 text (byte {at} is not). Convert it first, for example with iconv"
+            ))
         })?;
         parts.extend(Some(text).filter(|t| !t.trim().is_empty()));
     }
+    parts.retain(|p| !p.trim().is_empty());
     if parts.is_empty() {
-        return Err("There is no question. Write it behind 'llmchat ask', or pipe it in".to_owned());
+        return Err(Stop::Usage("there is no question. Write it behind 'llmchat ask', or pipe it in".to_owned()));
     }
     Ok(parts.join("\n\n"))
 }
@@ -67,6 +69,9 @@ pub fn run(context: &Context, options: &Options) -> Result<ExitCode, Stop> {
     } else {
         Prompt::Chat { system: system.clone(), turns: vec![Turn { role: Role::User, text: options.prompt.clone() }] }
     };
+    if options.raw && !system.is_empty() {
+        eprintln!("note: a raw text has no system prompt; it is left out");
+    }
     let mut text = String::new();
     let mut out = Output {
         to_terminal: io::stdout().is_terminal(),
@@ -74,9 +79,10 @@ pub fn run(context: &Context, options: &Options) -> Result<ExitCode, Stop> {
         silent: options.json || options.logprobs.is_some(),
         sanitiser: Sanitiser::default(),
         broken: false,
+        fault: None,
     };
     let notes = running.info.notes.clone();
-    for note in notes.iter().filter(|_| options.stats) {
+    for note in &notes {
         eprintln!("note: {note}");
     }
     let ask = Ask { prompt, sampling: &context.settings.sampling, ignore_eog: false, records: options.logprobs };
@@ -130,7 +136,10 @@ pub fn run(context: &Context, options: &Options) -> Result<ExitCode, Stop> {
         out.write("\n");
     }
     if options.json {
-        let _ = writeln!(io::stdout(), "{}", object(&text, &done, &running));
+        print(&format!("{}\n", object(&text, &done, &running)))?;
+    }
+    if let Some(fault) = &out.fault {
+        return Err(unwritten(fault));
     }
     if options.stats {
         figures(&done);
@@ -169,6 +178,7 @@ struct Output {
     silent: bool,
     sanitiser: Sanitiser,
     broken: bool,
+    fault: Option<io::Error>,
 }
 
 impl Output {
@@ -185,7 +195,15 @@ impl Output {
         } else {
             out.write_all(text.as_bytes())
         };
-        self.broken = written.and_then(|()| out.flush()).is_err();
+        self.check(written.and_then(|()| out.flush()));
+    }
+
+    /// A reader who has gone is no fault; what could not be written for another reason is told at the end.
+    fn check(&mut self, written: io::Result<()>) {
+        if let Err(error) = written {
+            self.broken = true;
+            self.fault = Some(error).filter(|e| e.kind() != io::ErrorKind::BrokenPipe);
+        }
     }
 
     /// Writes a token's line, where lines are asked for.
@@ -193,7 +211,7 @@ impl Output {
         if self.lines && !self.broken {
             let mut out = io::stdout();
             let text = serde_json::to_string(line).unwrap_or_default();
-            self.broken = writeln!(out, "{text}").and_then(|()| out.flush()).is_err();
+            self.check(writeln!(out, "{text}").and_then(|()| out.flush()));
         }
     }
 }
@@ -276,6 +294,7 @@ fn save(
         timings: done.timings,
         score: done.alternatives.first().map(|a| a.score),
         looped: false,
+        earlier: Vec::new(),
     };
     conversation.apply(&Entry::Message(Message::new(1, None, Role::User, options.prompt.as_str(), now)));
     let answer = Message::new(2, Some(1), Role::Assistant, text, now);

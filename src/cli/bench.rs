@@ -3,12 +3,15 @@
 //! The prompt is a fixed scatter of tokens and the answer goes past end tokens, so that every run does the
 //! same work. The first run of each test is not counted: it brings the weights into memory.
 
+use std::fmt::Write;
 use std::path::PathBuf;
 
 use serde::Serialize;
 
+use super::Stop;
+use super::out::print;
 use super::running::{Ask, Failure, Running};
-use crate::chat::{Mode, Sampling};
+use crate::chat::{Finish, Mode, Sampling};
 use crate::engine::protocol::{ContextParams, Prompt};
 
 /// What to measure.
@@ -52,7 +55,10 @@ struct Rates {
 ///
 /// # Errors
 /// If the engine or the model fails.
-pub fn run(options: &Options) -> Result<(), Failure> {
+pub fn run(options: &Options) -> Result<(), Stop> {
+    if options.prompt == 0 && options.generate == 0 {
+        return Err(Stop::Usage("There is nothing to measure with -p 0 and -n 0".to_owned()));
+    }
     let mut params = options.params.clone();
     params.n_ctx = Some(options.depth + options.prompt.max(options.generate + 1) + 64);
     let mut running = Running::start(&options.engine, &options.model, &params)?;
@@ -67,16 +73,16 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         reports.push(measure(&mut running, options, Test::Beams)?);
     }
     if options.json {
-        println!("{}", serde_json::to_string(&reports).unwrap_or_default());
-        return Ok(());
+        return print(&format!("{}\n", serde_json::to_string(&reports).unwrap_or_default()));
     }
-    println!("{} · {} · {} threads", running.info.name, running.info.device, running.info.threads);
-    println!("{:<16} {:>10} {:>10} {:>10}  tokens/s", "test", "median", "min", "max");
+    let info = &running.info;
+    let mut out = format!("{} · {} · {} threads\n", info.name, info.device, info.threads);
+    let _ = writeln!(out, "{:<16} {:>10} {:>10} {:>10}  tokens/s", "test", "median", "min", "max");
     for report in &reports {
         let rates = &report.tokens_per_second;
-        println!("{:<16} {:>10.2} {:>10.2} {:>10.2}", report.test, rates.median, rates.min, rates.max);
+        let _ = writeln!(out, "{:<16} {:>10.2} {:>10.2} {:>10.2}", report.test, rates.median, rates.min, rates.max);
     }
-    Ok(())
+    print(&out)
 }
 
 /// What is measured.
@@ -96,7 +102,8 @@ fn measure(running: &mut Running, options: &Options, test: Test) -> Result<Repor
     let job = |running: &mut Running, tokens: u32, answer: u32, beams: bool| {
         let prompt = Prompt::Tokens((0..tokens).map(|i| token(i, vocabulary)).collect());
         let sampling = Sampling { mode: if beams { Mode::Beam } else { Mode::Greedy }, ..greedy(answer) };
-        running.generate(Ask { prompt, sampling: &sampling, ignore_eog: true, records: None }, |_| {})
+        let done = running.generate(Ask { prompt, sampling: &sampling, ignore_eog: true, records: None }, |_| {})?;
+        if done.finish == Finish::Cancelled { Err(Failure::Interrupted) } else { Ok(done) }
     };
     let mut runs = Vec::new();
     for run in 0..=options.runs {
@@ -129,7 +136,8 @@ fn rates(runs: &[f64]) -> Rates {
     let mut sorted = runs.to_vec();
     sorted.sort_by(f64::total_cmp);
     let at = |i: usize| sorted.get(i).copied().unwrap_or(0.0);
-    Rates { median: at(sorted.len() / 2), min: at(0), max: at(sorted.len().saturating_sub(1)) }
+    let (low, high) = (at(sorted.len().saturating_sub(1) / 2), at(sorted.len() / 2));
+    Rates { median: f64::midpoint(low, high), min: at(0), max: at(sorted.len().saturating_sub(1)) }
 }
 
 /// An ordinary token: past the special ones at the vocabulary's ends, scattered by a multiplicative hash

@@ -35,7 +35,10 @@ impl Context {
     /// If no folder is known.
     pub fn new() -> Result<Self, String> {
         let paths = Paths::new()?;
-        let (settings, notices) = config::load(&paths.config, |name| std::env::var(name).ok());
+        let (settings, notices) = {
+            let env = std::env::vars_os().filter_map(|(n, v)| Some((n.into_string().ok()?, v.into_string().ok()?)));
+            config::load(&paths.config, &env.collect::<Vec<_>>())
+        };
         Ok(Self { paths, settings, notices })
     }
 
@@ -120,7 +123,8 @@ impl Context {
 
     /// The next start takes this model.
     pub fn remember_model(&self, path: &Path) {
-        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        // Not through links: the name that the user gave is the model's name.
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let write = || {
             std::fs::create_dir_all(&self.paths.state)?;
             std::fs::write(self.paths.last_model(), path.to_string_lossy().as_bytes())

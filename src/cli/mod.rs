@@ -7,6 +7,7 @@ mod chat;
 mod context;
 mod log;
 mod models;
+mod out;
 mod probe;
 mod queue;
 mod running;
@@ -53,7 +54,11 @@ impl From<anyhow::Error> for Stop {
 /// Runs the program with the process's arguments. Exit codes: 0, 1 failed, 2 used wrongly, 130 interrupted.
 pub fn run() -> ExitCode {
     crate::terminal::outlive_file_limits();
-    let arguments = args::familiar(std::env::args().collect());
+    let given: Result<Vec<String>, _> = std::env::args_os().map(std::ffi::OsString::into_string).collect();
+    let arguments = match given {
+        Ok(arguments) => args::familiar(arguments),
+        Err(bad) => return complain(&format!("the argument {} is not UTF-8 text", bad.display()), 2),
+    };
     let matches = match args::command().try_get_matches_from(arguments) {
         Ok(matches) => matches,
         Err(error) => {
@@ -86,12 +91,12 @@ fn dispatch(matches: &ArgMatches) -> Result<ExitCode, Stop> {
             Ok(ExitCode::SUCCESS)
         }
         Some(("version", _)) => {
-            println!("{}", version::long());
+            out::print(&format!("{}\n", version::long()))?;
             Ok(ExitCode::SUCCESS)
         }
         Some(("models", sub)) => {
             let context = Context::new().map_err(Stop::Failed)?;
-            models::run(&context, sub.get_flag("json"));
+            models::run(&context, sub.get_flag("json"))?;
             Ok(ExitCode::SUCCESS)
         }
         Some(("ask", sub)) => ask(sub),
@@ -137,7 +142,7 @@ fn ask(matches: &ArgMatches) -> Result<ExitCode, Stop> {
     told(&context);
     let flag = |name: &str| matches.try_get_one::<bool>(name).ok().flatten().copied().unwrap_or(false);
     let options = ask::Options {
-        prompt: ask::prompt(args::prompt(matches).map_err(Stop::Usage)?).map_err(Stop::Failed)?,
+        prompt: ask::prompt(args::prompt(matches).map_err(Stop::Usage)?)?,
         json: flag("json"),
         save: flag("save"),
         stats: flag("stats"),
@@ -151,7 +156,7 @@ fn probe(matches: &ArgMatches) -> Result<ExitCode, Stop> {
     let context = setup(matches)?;
     told(&context);
     let flag = |name: &str| matches.get_flag(name);
-    let text = ask::prompt(args::prompt(matches).map_err(Stop::Usage)?).map_err(Stop::Failed)?;
+    let text = ask::prompt(args::prompt(matches).map_err(Stop::Usage)?)?;
     probe::run(&context, &text, flag("chat"), flag("json"))
 }
 

@@ -1,13 +1,17 @@
 //! `llmchat models`: what is found, and where.
 
+use std::fmt::Write;
+
 use serde_json::json;
 
+use super::Stop;
 use super::context::Context;
+use super::out::print;
 use crate::model::{self, Gguf, ModelError, human};
 use crate::text::sanitise_line;
 
 /// Prints every model that is found, also those that cannot be used and why.
-pub fn run(context: &Context, as_json: bool) {
+pub fn run(context: &Context, as_json: bool) -> Result<(), Stop> {
     let finder = context.finder();
     let found = model::list(&finder.places);
     if as_json {
@@ -25,23 +29,24 @@ pub fn run(context: &Context, as_json: bool) {
                 })
             })
             .collect();
-        println!("{}", json!(list));
-        return;
+        return print(&format!("{}\n", json!(list)));
     }
     if found.is_empty() {
-        println!("No model is found. Looked in:");
+        let mut out = "No model is found. Looked in:\n".to_owned();
         for place in &finder.places {
-            println!("  {}", place.display());
+            let _ = writeln!(out, "  {}", place.display());
         }
-        println!("Fetch the default model with 'make model', or put GGUF files into the first of these.");
-        return;
+        out += "Fetch the default model with 'make model', or put GGUF files into the first of these.\n";
+        return print(&out);
     }
+    let mut out = String::new();
     for f in &found {
         let facts = match &f.header {
             Ok(header) => format!("{}, {} tokens", header.architecture(), header.n_ctx_train().unwrap_or(0)),
             Err(error) => error.what(),
         };
-        println!("{:<36} {:>9}  {}", sanitise_line(&f.name), human(f.bytes), sanitise_line(&facts));
-        println!("  {}", sanitise_line(&f.path.display().to_string()));
+        let _ = writeln!(out, "{:<36} {:>9}  {}", sanitise_line(&f.name), human(f.bytes), sanitise_line(&facts));
+        let _ = writeln!(out, "  {}", sanitise_line(&f.path.display().to_string()));
     }
+    print(&out)
 }

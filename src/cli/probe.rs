@@ -1,9 +1,11 @@
 //! `llmchat probe`: the distribution of the next token, stage by stage.
 
+use std::fmt::Write;
 use std::process::ExitCode;
 
 use super::Stop;
 use super::context::Context;
+use super::out::print;
 use super::running::{Ask, Running};
 use crate::chat::{Mode, Role, Sampling};
 use crate::engine::protocol::{EngineEvent, Glance, Prompt, Turn};
@@ -32,24 +34,25 @@ pub fn run(context: &Context, text: &str, chat: bool, json: bool) -> Result<Exit
     })?;
     let glance = glance.ok_or_else(|| Stop::Failed("The engine has shown no candidates. Try again".to_owned()))?;
     if json {
-        println!("{}", serde_json::to_string(&glance).unwrap_or_default());
+        print(&format!("{}\n", serde_json::to_string(&glance).unwrap_or_default()))?;
     } else {
-        print(&glance);
+        print(&table(&glance))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn print(glance: &Glance) {
-    println!("{} tokens, entropy {:.2} bits", glance.vocabulary, glance.entropy);
+fn table(glance: &Glance) -> String {
+    let mut out = format!("{} tokens, entropy {:.2} bits\n", glance.vocabulary, glance.entropy);
     for cut in &glance.cuts {
-        println!("  after {:<12} {:>7} left", cut.stage.name(), cut.kept);
+        let _ = writeln!(out, "  after {:<12} {:>7} left", cut.stage.name(), cut.kept);
     }
-    println!("{:>8}  {:>8}  {:<BAR$}  token", "model", "chosen", "");
+    let _ = writeln!(out, "{:>8}  {:>8}  {:<BAR$}  token", "model", "chosen", "");
     for seen in &glance.candidates {
         let filled = (f64::from(seen.before) * BAR as f64).round() as usize;
         let bar = format!("{}{}", "#".repeat(filled.min(BAR)), ".".repeat(BAR - filled.min(BAR)));
         let cut = seen.cut.map_or(String::new(), |stage| format!("  cut by {}", stage.name()));
         let text = sanitise_line(&format!("{:?}", seen.text));
-        println!("{:>7.2}%  {:>7.2}%  {bar}  {text}{cut}", 100.0 * seen.before, 100.0 * seen.after);
+        let _ = writeln!(out, "{:>7.2}%  {:>7.2}%  {bar}  {text}{cut}", 100.0 * seen.before, 100.0 * seen.after);
     }
+    out
 }

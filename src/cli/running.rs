@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::mpsc::{self, Receiver};
+use std::time::Duration;
 
 use crate::chat::{Finish, Sampling, Timings, Usage};
 use crate::engine::client::Client;
@@ -9,11 +10,16 @@ use crate::engine::protocol::{
     Alternative, ContextParams, EngineEvent, EngineNews, ModelInfo, Problem, Prompt, Request,
 };
 
+/// Silence of the engine that is told.
+const SILENCE: Duration = Duration::from_secs(20);
+
 /// A loaded model.
 pub struct Running {
     client: Client,
     heard: Receiver<Heard>,
     jobs: u64,
+    /// That the engine is silent was told.
+    told: bool,
     /// What is known of the model.
     pub info: ModelInfo,
 }
@@ -84,13 +90,21 @@ impl Running {
         })?;
         interrupts(sender);
         client.send(&Request::Load { path: model.to_owned(), params: params.clone() });
+        let mut told = false;
         loop {
-            match heard.recv() {
+            match hear(&heard, &mut told) {
                 Ok(Heard::Engine(EngineNews::Event(EngineEvent::Loaded(info)))) => {
-                    return Ok(Self { client, heard, jobs: 0, info: *info });
+                    return Ok(Self { client, heard, jobs: 0, told, info: *info });
                 }
                 Ok(Heard::Engine(EngineNews::Event(EngineEvent::LoadFailed(problem)))) => return Err(problem.into()),
                 Ok(Heard::Engine(EngineNews::Died { how, last_words })) => return Err(died(&how, &last_words).into()),
+                Ok(Heard::Engine(EngineNews::Garbage(line))) => {
+                    return Err(Problem::new(
+                        format!("'{}' is no engine of llmchat; it says: {line}", command.join(" ")),
+                        "Check engine.command in the config",
+                    )
+                    .into());
+                }
                 Ok(Heard::Engine(_)) => {}
                 Ok(Heard::Interrupt) | Err(_) => return Err(Failure::Interrupted),
             }
@@ -113,7 +127,7 @@ impl Running {
         let Ask { prompt, sampling, ignore_eog, records } = ask;
         self.client.send(&Request::Generate { job, prompt, sampling: sampling.clone(), ignore_eog, records });
         loop {
-            match self.heard.recv() {
+            match hear(&self.heard, &mut self.told) {
                 Ok(Heard::Engine(EngineNews::Event(event))) => {
                     heard(&event);
                     match event {
@@ -121,7 +135,7 @@ impl Running {
                         // Nobody is here who could choose.
                         EngineEvent::Waiting { job } => self.client.send(&Request::Cancel { job }),
                         EngineEvent::Finished { finish, usage, timings, seed, sampling, alternatives, .. } => {
-                            return Ok(Done { finish, usage, timings, seed, sampling, alternatives });
+                            return Ok(Done { finish, usage, timings, seed, sampling: *sampling, alternatives });
                         }
                         _ => {}
                     }
@@ -135,6 +149,20 @@ impl Running {
     }
 }
 
+/// The next thing that is heard. A long silence is told, once.
+fn hear(heard: &Receiver<Heard>, told: &mut bool) -> Result<Heard, mpsc::RecvError> {
+    if !*told {
+        match heard.recv_timeout(SILENCE) {
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                *told = true;
+                eprintln!("note: the engine has said nothing for {} seconds; Ctrl-C ends it", SILENCE.as_secs());
+            }
+            other => return other.map_err(|_| mpsc::RecvError),
+        }
+    }
+    heard.recv()
+}
+
 fn died(how: &str, last_words: &[String]) -> Problem {
     let why = last_words.last().map(|line| format!(": {line}")).unwrap_or_default();
     Problem::new(format!("The engine {how}{why}"), "Try again; the log file has the details")
@@ -143,8 +171,8 @@ fn died(how: &str, last_words: &[String]) -> Problem {
 /// Sends INT and TERM into the channel; a second one ends the program at once.
 #[cfg(unix)]
 fn interrupts(sender: mpsc::Sender<Heard>) {
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-    let Ok(mut signals) = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP]) else { return };
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+    let Ok(mut signals) = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT]) else { return };
     std::thread::spawn(move || {
         for (nth, _) in signals.forever().enumerate() {
             if nth > 0 || sender.send(Heard::Interrupt).is_err() {

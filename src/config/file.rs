@@ -5,12 +5,12 @@ use std::path::Path;
 use toml::de::{DeTable, DeValue};
 
 use super::table::{SETTINGS, Written, written};
-use super::{Settings, nearest};
+use super::{Settings, distance, nearest};
 use crate::chat::KNOBS;
 
 /// The settings of the file and the environment over the defaults, and what was wrong with them, one
 /// sentence each. A file that is not there is no fault.
-pub fn load(path: &Path, env: impl Fn(&str) -> Option<String>) -> (Settings, Vec<String>) {
+pub fn load(path: &Path, env: &[(String, String)]) -> (Settings, Vec<String>) {
     let mut settings = Settings::default();
     let mut notices = Vec::new();
     match std::fs::read(path) {
@@ -18,7 +18,14 @@ pub fn load(path: &Path, env: impl Fn(&str) -> Option<String>) -> (Settings, Vec
             Ok(text) => from_text(&text, &path.display().to_string(), &mut settings, &mut notices),
             Err(_) => notices.push(format!("{} is not UTF-8 text; the defaults are used", path.display())),
         },
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            if env.iter().any(|(name, _)| name == "LLMCHAT_CONFIG") {
+                notices.push(format!(
+                    "{} is not there, and LLMCHAT_CONFIG names it; the defaults are used",
+                    path.display()
+                ));
+            }
+        }
         Err(error) => notices.push(format!("{} cannot be read: {error}; the defaults are used", path.display())),
     }
     from_environment(env, &mut settings, &mut notices);
@@ -94,10 +101,13 @@ fn one(name: &str, value: &DeValue<'_>, place: &str, settings: &mut Settings, no
 }
 
 /// Variables of ours come before llama.cpp's, which many users have set.
-fn from_environment(env: impl Fn(&str) -> Option<String>, settings: &mut Settings, notices: &mut Vec<String>) {
+fn from_environment(env: &[(String, String)], settings: &mut Settings, notices: &mut Vec<String>) {
+    let mut known: Vec<String> =
+        ["DATA_DIR", "STATE_DIR", "CONFIG", "TRACE", "FAULT"].map(|n| format!("LLMCHAT_{n}")).into();
     let mut take = |variable: &str, name: &str| {
-        if let Some(text) = env(variable)
-            && let Err(why) = settings.set(name, &text)
+        known.push(variable.to_owned());
+        if let Some((_, text)) = env.iter().find(|(name, _)| name == variable)
+            && let Err(why) = settings.set(name, text)
         {
             notices.push(format!("{variable}: {why}; it is not used"));
         }
@@ -111,6 +121,14 @@ fn from_environment(env: impl Fn(&str) -> Option<String>, settings: &mut Setting
     for spec in &KNOBS {
         let name = format!("sampling.{}", spec.name);
         take(&variable(&name), &name);
+    }
+    for (name, _) in env.iter().filter(|(name, _)| name.starts_with("LLMCHAT_") && !known.contains(name)) {
+        // A name that lacks only its section is meant more likely than one that differs by letters.
+        let (_, last) = name.split_once('_').unwrap_or_default();
+        let section = known.iter().find(|k| k.ends_with(&format!("_{last}"))).map(|k| (0, k));
+        let close = section.or_else(|| known.iter().map(|k| (distance(k, name), k)).min().filter(|(d, _)| *d < 5));
+        let hint = close.map_or(String::new(), |(_, k)| format!(", did you mean {k}?"));
+        notices.push(format!("There is no setting {name}{hint}"));
     }
 }
 

@@ -6,7 +6,7 @@ fn file(text: &str) -> (Settings, Vec<String>) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("config.toml");
     std::fs::write(&path, text).unwrap();
-    let (settings, notices) = load(&path, |_| None);
+    let (settings, notices) = load(&path, &[]);
     let place = path.display().to_string();
     (settings, notices.into_iter().map(|n| n.replace(&place, "config")).collect())
 }
@@ -78,16 +78,22 @@ fn layers_come_in_their_order() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("config.toml");
     std::fs::write(&path, "threads = 1\nctx_size = 1000\nbatch_size = 64").unwrap();
-    let env = |name: &str| match name {
-        "LLAMA_ARG_THREADS" | "LLMCHAT_CTX_SIZE" => Some("2".to_owned()),
-        "LLMCHAT_THREADS" => Some("3".to_owned()),
-        "LLMCHAT_SAMPLING_TOP_K" => Some("-5".to_owned()),
-        _ => None,
-    };
-    let (settings, notices) = load(&path, env);
+    let env = [
+        ("LLAMA_ARG_THREADS", "2"),
+        ("LLMCHAT_CTX_SIZE", "2"),
+        ("LLMCHAT_THREADS", "3"),
+        ("LLMCHAT_SAMPLING_TOP_K", "-5"),
+        ("LLMCHAT_TEMPERATURE", "0"),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let (settings, notices) = load(&path, &env);
     assert_eq!((settings.threads, settings.ctx_size, settings.batch_size), (3, Some(2), 64));
-    assert!(notices.len() == 1 && notices[0].starts_with("LLMCHAT_SAMPLING_TOP_K"), "{notices:?}");
-    assert_eq!(load(Path::new("/nowhere/at/all"), |_| None), (Settings::default(), vec![]));
+    assert!(notices.len() == 2 && notices[0].starts_with("LLMCHAT_SAMPLING_TOP_K"), "{notices:?}");
+    assert!(
+        notices[1].contains("no setting LLMCHAT_TEMPERATURE, did you mean LLMCHAT_SAMPLING_TEMPERATURE"),
+        "{notices:?}"
+    );
+    assert_eq!(load(Path::new("/nowhere/at/all"), &[]), (Settings::default(), vec![]));
 }
 
 #[test]

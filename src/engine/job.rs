@@ -106,13 +106,14 @@ pub struct Clock {
     first: Option<Instant>,
     last: Option<Instant>,
     gaps: Vec<f32>,
+    paused: Option<Instant>,
 }
 
 impl Clock {
     /// A clock for a request that arrived then and whose prefill begins now.
     pub fn new(arrived: Instant) -> Self {
         let now = Instant::now();
-        Self { arrived, prefill_began: now, prefill_ms: 0.0, first: None, last: None, gaps: Vec::new() }
+        Self { arrived, prefill_began: now, prefill_ms: 0.0, first: None, last: None, gaps: Vec::new(), paused: None }
     }
 
     /// Milliseconds since prefill began.
@@ -120,9 +121,18 @@ impl Clock {
         ms(self.prefill_began, Instant::now())
     }
 
-    /// It goes on after somebody else took their time: that is no gap between tokens.
+    /// Somebody else takes their time.
+    pub fn waits(&mut self) {
+        self.paused = Some(Instant::now());
+    }
+
+    /// It goes on: what was waited is no time of the answer's.
     pub fn goes_on(&mut self) {
-        self.last = self.last.map(|_| Instant::now());
+        let Some(waited) = self.paused.take().map(|at| at.elapsed()) else { return };
+        self.arrived += waited;
+        for stamp in [&mut self.first, &mut self.last].into_iter().flatten() {
+            *stamp += waited;
+        }
     }
 
     /// The last chunk of the prompt is decoded.

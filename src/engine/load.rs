@@ -56,7 +56,7 @@ pub fn model(backend: &LlamaBackend, path: &Path, params: &ContextParams, sink: 
         let why = log::last_error().unwrap_or_else(|| error.to_string());
         Problem::new(
             format!("{} cannot be loaded: {why}", path.display()),
-            "Choose another model with /model, or update llmchat if the model is newer than it",
+            "Choose another model (-m, or /model in the chat), or update llmchat if the model is newer than it",
         )
     })?;
     Ok(Loaded {

@@ -36,6 +36,8 @@ pub fn last_error() -> Option<String> {
     let text = text.trim().trim_start_matches("ERROR").trim_start_matches("WARN").trim();
     // "llama_model_load: error loading model: unknown …" – the function's name tells a user nothing.
     let text = text.split_once(": ").filter(|(head, _)| !head.contains(' ')).map_or(text, |(_, rest)| rest);
+    // Fields of the log stand behind the sentence.
+    let text = text.split_once(" module=").map_or(text, |(text, _)| text);
     Some(text.trim_start_matches("error loading model: ").to_owned())
 }
 
@@ -50,6 +52,10 @@ impl<'a> MakeWriter<'a> for Tee {
 
 impl Write for Tee {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // A stop that was asked for is no fault.
+        if String::from_utf8_lossy(bytes).contains("failed to decode, ret = 2") {
+            return Ok(bytes.len());
+        }
         let mut lines = LAST.lock().unwrap_or_else(PoisonError::into_inner);
         lines.push_back(String::from_utf8_lossy(bytes).trim_end().to_owned());
         if lines.len() > KEPT {

@@ -140,7 +140,7 @@ fn adapted(
         return Ok(rendered);
     }
     let why = refusal.map_or_else(|| "there is nothing to render".to_owned(), |error| error.to_string());
-    Err(Problem::new(capital(&why), "Edit the last question, or start a new chat with Ctrl-N"))
+    Err(Problem::new(capital(&why), "Change the question, or start a new chat"))
 }
 
 /// Cuts a rendered form. Rendered again with marks around the messages it tells which bytes are whose; where

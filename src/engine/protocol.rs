@@ -421,7 +421,7 @@ pub enum EngineEvent {
         /// The seed that was used.
         seed: u32,
         /// The settings at its end.
-        sampling: Sampling,
+        sampling: Box<Sampling>,
         /// Whose the cells of the cache are now.
         cells: Cells,
         /// The answers of a beam search, best first; the job's text is the first one's.

@@ -114,7 +114,7 @@ impl Sampler {
             token = pool.draw(u).ok_or_else(nothing_left)?;
         }
         if let Some(unit) = unit {
-            let p = pool.logit(token).map_or(1.0, |l| f64::from(l - pool.max()).exp() * unit);
+            let p = pool.logit(token).map_or(1.0, |l| (l - pool.max()).exp() * unit);
             self.mu -= f64::from(self.sampling.mirostat_eta) * (-p.log2() - f64::from(self.sampling.mirostat_tau));
         }
         self.pool = pool;
@@ -220,7 +220,7 @@ impl Sampler {
             }
         });
         let (max, unit) = (pool.max(), pool.unit());
-        let after = |token| pool.logit(token).map_or(0.0, |l| (f64::from(l - max).exp() * unit) as f32);
+        let after = |token| pool.logit(token).map_or(0.0, |l| ((l - max).exp() * unit) as f32);
         let before = |token: Token| {
             let logit = usize::try_from(token).ok().and_then(|i| logits.get(i)).copied().unwrap_or(f32::NEG_INFINITY);
             (f64::from(logit) - total).exp() as f32
@@ -316,8 +316,8 @@ pub fn best(scores: &[f32], most: usize) -> Vec<(Token, f32)> {
     found.filter_map(|i| Some((Token::try_from(i).ok()?, scores[i]))).collect()
 }
 
-fn biased(logit: f32, add: f32) -> f32 {
-    if add <= -Bias::MOST { f32::NEG_INFINITY } else { logit + add }
+fn biased(logit: f64, add: f32) -> f64 {
+    if add <= -Bias::MOST { f64::NEG_INFINITY } else { logit + f64::from(add) }
 }
 
 fn tokens_of(bias: &[Bias], words: &dyn Words) -> Result<Vec<(Token, f32)>, Problem> {
@@ -366,12 +366,12 @@ fn largest(logits: &[f32]) -> Result<Token, Problem> {
     first.filter(|_| sound).and_then(|at| Token::try_from(at).ok()).ok_or_else(|| {
         Problem::new(
             "The model's answer is not made of numbers (NaN logits): the model file is damaged or llama.cpp cannot run it",
-            "Fetch the model again or choose another one with /model",
+            "Fetch the model again, or choose another one (-m, or /model in the chat)",
         )
     })
 }
 
-/// A number from 0 to 1 for the n-th token of an answer: SplitMix64 (Steele et al. 2014) of seed and place, so that
+/// A number from 0 to 1 for the n-th token of an answer: `SplitMix64` (Steele et al. 2014) of seed and place, so that
 /// the draws do not depend on what was drawn before.
 fn uniform(seed: u32, n: u32, stream: u64) -> f64 {
     let mut z = (u64::from(seed) << 32 | u64::from(n)).wrapping_add((stream + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));

@@ -216,7 +216,7 @@ impl<'m> Session<'m> {
                     usage: crate::chat::Usage::default(),
                     timings: crate::chat::Timings::default(),
                     seed: 0,
-                    sampling: w.sampling,
+                    sampling: Box::new(w.sampling),
                     cells: super::protocol::Cells::default(),
                     alternatives: Vec::new(),
                 });
@@ -312,7 +312,14 @@ impl<'m> Session<'m> {
         let logits = self.context.get_logits_ith(-1);
         let history = self.ledger.tokens();
         let token = match job.forced.pop_front() {
-            Some(token) => token,
+            Some(token) => {
+                if let Some(problem) = job.sampler.forbids(token) {
+                    (self.sink)(EngineEvent::Refused { job: job.id, problem });
+                    job.forced.clear();
+                    return Ok(Some(self.wait_for_hand(job)));
+                }
+                token
+            }
             None => job.sampler.choose(logits, history, &self.vocabulary)?,
         };
         job.chain = false;
@@ -433,6 +440,9 @@ impl<'m> Session<'m> {
     }
 
     fn end_with(&mut self, mut job: Job, finish: Finish, alternatives: Vec<Alternative>) -> Option<Job> {
+        if job.read < job.prompt.len() {
+            job.clock.prefill_done();
+        }
         if !self.ledger.agrees(&self.context) {
             self.ledger.repair(&mut self.context);
         }
@@ -443,7 +453,7 @@ impl<'m> Session<'m> {
             usage: job.usage(),
             timings: job.clock.timings(),
             seed: job.seed,
-            sampling: job.sampler.sampling().clone(),
+            sampling: Box::new(job.sampler.sampling().clone()),
             cells: job.cells,
             alternatives,
         });

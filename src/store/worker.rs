@@ -183,7 +183,7 @@ impl Desk {
                     let mut contents = only_read(&path, id)?;
                     // A line or an answer that is not whole is being written just now.
                     contents.notes.clear();
-                    let why = "another llmchat has this conversation open; it is only shown".to_owned();
+                    let why = "another llmchat has it open; it is only shown".to_owned();
                     (contents, Access::ReadOnly(why))
                 }
                 Err(NotOurs::Failed(error)) => {

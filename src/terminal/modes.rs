@@ -12,7 +12,8 @@ use crossterm::event::{
 };
 use crossterm::queue;
 use crossterm::terminal::{
-    EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+    Clear, ClearType, EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode,
+    enable_raw_mode,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -41,7 +42,8 @@ pub fn take(mouse: bool) -> io::Result<()> {
     enable_raw_mode()?;
     OURS.store(true, Ordering::SeqCst);
     let mut bytes = Vec::new();
-    queue!(bytes, EnterAlternateScreen, EnableBracketedPaste)?;
+    // A program that was killed may have left the terminal there, with its shell's text on it.
+    queue!(bytes, EnterAlternateScreen, Clear(ClearType::All), EnableBracketedPaste)?;
     if understands_keyboard_flags() {
         queue!(bytes, PushKeyboardEnhancementFlags(KeyboardEnhancementFlags::DISAMBIGUATE_ESCAPE_CODES))?;
     }

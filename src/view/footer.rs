@@ -8,15 +8,24 @@ use ratatui::widgets::Paragraph;
 use super::theme::Theme;
 use crate::app::commands::{COMMANDS, Row};
 use crate::app::{App, Command, Focus, Scope, shown_key};
-use crate::text::{fit, sanitise_line, width};
+use crate::text::{Wrapped, fit, sanitise_line, width};
 
 /// Draws a notice or hints.
 pub fn draw(app: &App, theme: &Theme, area: Rect, frame: &mut Frame) {
     let columns = usize::from(area.width);
     if let Some(notice) = &app.notice {
         let style = if notice.is_error { theme.error } else { theme.text };
-        let text = fit(&format!(" {}", sanitise_line(&notice.text)), columns);
-        frame.render_widget(Paragraph::new(Line::styled(text, style)), area);
+        let text = Wrapped::new(&sanitise_line(&notice.text), columns.saturating_sub(1).max(1));
+        let height = usize::from(area.height);
+        let lines: Vec<Line> = (0..text.height().min(height))
+            .map(|n| {
+                // Where there is more than has room, the last line says so.
+                let more = n + 1 == height && text.height() > height;
+                let line = format!(" {}{}", text.line(n), if more { " …" } else { "" });
+                Line::styled(fit(&line, columns), style)
+            })
+            .collect();
+        frame.render_widget(Paragraph::new(lines), area);
         return;
     }
     let mut spans = Vec::new();
@@ -24,7 +33,9 @@ pub fn draw(app: &App, theme: &Theme, area: Rect, frame: &mut Frame) {
     for row in hints(app) {
         let Some(key) = row.keys.first() else { continue };
         let key = format!(" {}", shown_key(key));
-        let hint = format!(" {} ", row.hint);
+        // The same key is a step back where nothing runs.
+        let back = row.command == Command::Stop && !app.is_busy();
+        let hint = format!(" {} ", if back { "back" } else { row.hint });
         used += width(&key) + width(&hint);
         if used > columns {
             break;

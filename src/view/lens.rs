@@ -4,8 +4,7 @@ use ratatui::text::{Line, Span};
 
 use super::panel::{part, rule};
 use super::theme::Theme;
-use crate::app::{App, Focus};
-use crate::engine::protocol::{Glance, Seen};
+use crate::app::{App, Focus, Glance, Seen};
 use crate::text::{fit, sanitise_line, width};
 
 /// Columns of a bar.

@@ -7,7 +7,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
 use super::theme::Theme;
-use crate::app::{App, Focus, INDENT, Phase, Row, State, mark};
+use crate::app::{App, Focus, INDENT, Job, Phase, Row, State, mark};
 use crate::chat::{MessageId, Role};
 use crate::text::{Wrapped, fit, sanitise_line};
 
@@ -88,6 +88,7 @@ fn foot(app: &App, theme: &Theme, id: MessageId) -> Line<'static> {
 
 fn running(app: &App) -> String {
     match app.engine.figures.phase {
+        _ if app.engine.job.as_ref().is_some_and(Job::is_stopping) => "  stops …".to_owned(),
         Phase::Prefill => "  reads …".to_owned(),
         _ => "  writes …".to_owned(),
     }

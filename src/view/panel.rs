@@ -7,8 +7,8 @@ use ratatui::widgets::Paragraph;
 
 use super::theme::Theme;
 use super::{lens, sliders};
-use crate::app::{App, Figures, Focus, Phase, SURPRISING, State, perplexity};
-use crate::chat::{Message, Role, first_knobs};
+use crate::app::{App, Figures, Focus, Job, Phase, SURPRISING, State, perplexity};
+use crate::chat::{KNOBS, Made, Message, Role, first_knobs};
 use crate::text::{fit, sanitise_line, width};
 
 const EIGHTHS: [&str; 8] = ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
@@ -49,6 +49,9 @@ pub fn draw(app: &App, theme: &Theme, area: Rect, frame: &mut Frame) {
     if let Some(message) = message.filter(|m| !m.tokens.is_empty()) {
         lines.push(Line::styled(surprise(message), theme.text));
     }
+    if let Some(made) = message.and_then(|m| m.made.as_ref()) {
+        lines.extend(earlier(made).into_iter().map(|text| Line::styled(fit(&text, columns), theme.text)));
+    }
     lines.push(rule(theme, "sampling", columns));
     let made = message.and_then(|m| m.made.as_ref()).map(|m| (&m.sampling, Some(m.seed)));
     let (sampling, seed) = made.unwrap_or((&app.chat.conversation.sampling, None));
@@ -86,6 +89,19 @@ fn surprise(message: &Message) -> String {
     format!("perplexity {perplexity:.2} · {surprising} surprising{score}")
 }
 
+/// How the settings were before they were changed in the answer: what differs from those after it.
+fn earlier(made: &Made) -> Vec<String> {
+    let after = made.earlier.iter().skip(1).map(|(_, s)| s).chain([&made.sampling]);
+    let told = made.earlier.iter().zip(after).map(|((until, before), after)| {
+        let differs = KNOBS.iter().filter(|s| before.get(s.knob) != after.get(s.knob));
+        let values: Vec<String> = differs.map(|s| format!("{} {}", s.label, s.format(before))).collect();
+        format!("to token {until}: {}", values.join(", "))
+    });
+    let told: Vec<String> = told.collect();
+    // The last few: each takes a line of the panel.
+    told[told.len().saturating_sub(3)..].to_vec()
+}
+
 fn head(app: &App, theme: &Theme, columns: usize, past: bool) -> Vec<Line<'static>> {
     let name = fit(&sanitise_line(&app.engine.model_name()), columns);
     let phase = if past { "selected answer".to_owned() } else { phase(app) };
@@ -104,6 +120,7 @@ fn phase(app: &App) -> String {
         (State::Failed(_), _) => "no model".to_owned(),
         (State::Dead(_), _) => "engine gone (F5)".to_owned(),
         (State::Ready, _) if app.engine.job.is_none() => "idle".to_owned(),
+        (State::Ready, _) if app.engine.job.as_ref().is_some_and(Job::is_stopping) => "stops".to_owned(),
         (State::Ready, _) if app.is_by_hand() => "waits for you".to_owned(),
         (State::Ready, Phase::Waiting) => "waiting".to_owned(),
         (State::Ready, Phase::Prefill) => "prefill".to_owned(),

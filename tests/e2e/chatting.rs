@@ -21,8 +21,8 @@ fn three_turns_sliders_stop_again_rename_quit_and_resume() {
     chat.wait_for("writes …");
     chat.type_text("\x1bOQ");
     chat.wait_for("less");
-    chat.type_text("\x1b[C");
-    chat.wait_for("‹ sample ›");
+    chat.type_text("\x1b[B\x1b[C");
+    chat.wait_for("0.05");
     chat.type_text("\x1b");
     chat.wait_for("Enter send");
     // Escape stops; what is there stays and is marked.

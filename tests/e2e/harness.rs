@@ -35,6 +35,7 @@ impl Home {
         let models = llmchat::paths::Paths::new().unwrap().models();
         assert!(models.join("SmolLM2-135M-Instruct-Q4_1.gguf").is_file(), "run scripts/fetch-model all");
         std::fs::create_dir_all(folder.path().join("data")).unwrap();
+        std::fs::write(folder.path().join("config.toml"), "").unwrap();
         std::os::unix::fs::symlink(models, folder.path().join("data/models")).unwrap();
         Self { folder, _turn: turn }
     }

@@ -3,13 +3,17 @@
 use super::numbers;
 use crate::engine::sequences::Token;
 
+/// Below this divisor logits become too large for an f32.
+const LOW: f64 = 0.5;
+
 /// A token that can be chosen, and its logit by now.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Candidate {
     /// The token.
     pub id: Token,
-    /// Its logit, as the stages so far have left it.
-    pub logit: f32,
+    /// Its logit, as the stages so far have left it. A low temperature makes large numbers of small differences, for
+    /// which an f32 is too coarse.
+    pub logit: f64,
 }
 
 /// The candidates: every token by its id until a stage cuts, after that a list, largest logit first.
@@ -40,40 +44,47 @@ impl Pool {
     }
 
     /// The logit of a token, if it is still a candidate.
-    pub fn logit(&self, id: Token) -> Option<f32> {
+    pub fn logit(&self, id: Token) -> Option<f64> {
         if self.is_list {
             return self.list.iter().find(|c| c.id == id).map(|c| c.logit);
         }
-        usize::try_from(id).ok().and_then(|i| self.all.get(i)).copied().filter(|l| *l > f32::NEG_INFINITY)
+        let logit = usize::try_from(id).ok().and_then(|i| self.all.get(i)).copied();
+        logit.filter(|l| *l > f32::NEG_INFINITY).map(f64::from)
     }
 
     /// The largest logit.
-    pub fn max(&self) -> f32 {
-        if self.is_list { self.list.first().map_or(f32::NEG_INFINITY, |c| c.logit) } else { numbers::max(&self.all) }
+    pub fn max(&self) -> f64 {
+        if self.is_list {
+            self.list.first().map_or(f64::NEG_INFINITY, |c| c.logit)
+        } else {
+            f64::from(numbers::max(&self.all))
+        }
     }
 
     /// Changes the logits of some tokens, each at most once.
-    pub fn adjust(&mut self, changes: impl IntoIterator<Item = (Token, f32)>, how: impl Fn(f32, f32) -> f32) {
+    pub fn adjust(&mut self, changes: impl IntoIterator<Item = (Token, f32)>, how: impl Fn(f64, f32) -> f64) {
         for (id, by) in changes {
-            let logit = if self.is_list {
-                self.list.iter_mut().find(|c| c.id == id).map(|c| &mut c.logit)
-            } else {
-                usize::try_from(id).ok().and_then(|i| self.all.get_mut(i))
-            };
-            if let Some(logit) = logit {
-                *logit = how(*logit, by);
+            if self.is_list {
+                if let Some(candidate) = self.list.iter_mut().find(|c| c.id == id) {
+                    candidate.logit = how(candidate.logit, by);
+                }
+            } else if let Some(logit) = usize::try_from(id).ok().and_then(|i| self.all.get_mut(i)) {
+                *logit = how(f64::from(*logit), by) as f32;
             }
         }
-        self.list.retain(|c| c.logit > f32::NEG_INFINITY);
+        self.list.retain(|c| c.logit > f64::NEG_INFINITY);
         self.sort();
     }
 
     /// Divides every logit.
-    pub fn divide(&mut self, by: f32) {
+    pub fn divide(&mut self, by: f64) {
+        if by < LOW {
+            self.list();
+        }
         if self.is_list {
             self.list.iter_mut().for_each(|c| c.logit /= by);
         } else {
-            self.all.iter_mut().for_each(|l| *l /= by);
+            self.all.iter_mut().for_each(|l| *l /= by as f32);
         }
     }
 
@@ -82,17 +93,17 @@ impl Pool {
         if self.is_list {
             self.list.truncate(k);
         } else {
-            let candidate = |i: usize| Some(Candidate { id: Token::try_from(i).ok()?, logit: self.all[i] });
+            let candidate = |i: usize| Some(Candidate { id: Token::try_from(i).ok()?, logit: f64::from(self.all[i]) });
             self.list = numbers::top(&self.all, k).into_iter().filter_map(candidate).collect();
             self.is_list = true;
         }
     }
 
     /// Keeps those of at least this logit.
-    pub fn keep_from(&mut self, logit: f32) {
+    pub fn keep_from(&mut self, logit: f64) {
         if !self.is_list {
-            let kept = (0..).zip(&self.all).filter(|(_, l)| **l >= logit && **l > f32::NEG_INFINITY);
-            self.list = kept.map(|(id, logit)| Candidate { id, logit: *logit }).collect();
+            let kept = (0..).zip(&self.all).map(|(id, l)| Candidate { id, logit: f64::from(*l) });
+            self.list = kept.filter(|c| c.logit >= logit && c.logit > f64::NEG_INFINITY).collect();
             self.is_list = true;
             self.sort();
         }
@@ -101,7 +112,7 @@ impl Pool {
 
     /// The candidates as a list that a stage may cut, largest logit first.
     pub fn list(&mut self) -> &mut Vec<Candidate> {
-        self.keep_from(f32::NEG_INFINITY);
+        self.keep_from(f64::NEG_INFINITY);
         &mut self.list
     }
 
@@ -114,9 +125,9 @@ impl Pool {
     pub fn unit(&self) -> f64 {
         let max = self.max();
         let sum = if self.is_list {
-            self.list.iter().map(|c| f64::from(c.logit - max).exp()).sum()
+            self.list.iter().map(|c| (c.logit - max).exp()).sum()
         } else {
-            numbers::sum_exp(&self.all, max)
+            numbers::sum_exp(&self.all, max as f32)
         };
         1.0 / sum
     }
@@ -125,7 +136,7 @@ impl Pool {
     pub fn probabilities(&mut self) -> Vec<f64> {
         self.list();
         let (max, unit) = (self.max(), self.unit());
-        self.list.iter().map(|c| f64::from(c.logit - max).exp() * unit).collect()
+        self.list.iter().map(|c| (c.logit - max).exp() * unit).collect()
     }
 
     /// The token at which the sum of probabilities, most probable first (by id while nothing is cut), exceeds `u`.
@@ -133,9 +144,9 @@ impl Pool {
         let (max, unit) = (self.max(), self.unit());
         let mut sum = 0.0;
         let mut last = None;
-        let mut passes = |id: Token, logit: f32| {
-            if logit > f32::NEG_INFINITY {
-                sum += f64::from(logit - max).exp() * unit;
+        let mut passes = |id: Token, logit: f64| {
+            if logit > f64::NEG_INFINITY {
+                sum += (logit - max).exp() * unit;
                 last = Some(id);
             }
             sum > u
@@ -143,7 +154,7 @@ impl Pool {
         let found = if self.is_list {
             self.list.iter().find(|c| passes(c.id, c.logit)).map(|c| c.id)
         } else {
-            (0..).zip(&self.all).find(|(id, logit)| passes(*id, **logit)).map(|(id, _)| id)
+            (0..).zip(&self.all).find(|(id, logit)| passes(*id, f64::from(**logit))).map(|(id, _)| id)
         };
         // The sum of what is rounded may end just below u.
         found.or(last)

@@ -44,7 +44,7 @@ pub fn apply(stage: Stage, around: &Around<'_>, pool: &mut Pool) {
         Stage::TopK => pool.keep_top(s.top_k as usize),
         Stage::TypicalP => typical(f64::from(s.typical_p), pool),
         Stage::TopP => top_p(f64::from(s.top_p), pool),
-        Stage::MinP => pool.keep_from(pool.max() + s.min_p.ln()),
+        Stage::MinP => pool.keep_from(pool.max() + f64::from(s.min_p).ln()),
         Stage::Xtc => xtc(around, pool),
         Stage::Temperature => temperature(s, pool),
     }
@@ -55,15 +55,16 @@ fn recent(history: &[Token], n: usize) -> &[Token] {
 }
 
 /// Repeat penalty: CTRL (Keskar et al. 2019), with the sign rule of the field; frequency and presence penalty:
-/// OpenAI's API.
+/// the API of `OpenAI`.
 fn penalties(around: &Around<'_>, pool: &mut Pool) {
     let s = around.sampling;
     let mut window = recent(around.history, s.repeat_last_n as usize).to_vec();
     window.sort_unstable();
     let counts = window.chunk_by(|a, b| a == b).map(|run| (run[0], run.len() as f32));
     pool.adjust(counts, |logit, count| {
-        let repeated = if logit > 0.0 { logit / s.repeat_penalty } else { logit * s.repeat_penalty };
-        repeated - count * s.frequency_penalty - s.presence_penalty
+        let by = f64::from(s.repeat_penalty);
+        let repeated = if logit > 0.0 { logit / by } else { logit * by };
+        repeated - f64::from(count) * f64::from(s.frequency_penalty) - f64::from(s.presence_penalty)
     });
 }
 
@@ -91,7 +92,7 @@ fn dry(around: &Around<'_>, pool: &mut Pool) {
         let power = ((length - allowed) as f64).min(most);
         (f64::from(s.dry_multiplier) * f64::from(s.dry_base).powf(power)) as f32
     };
-    pool.adjust(longest.map(|(token, length)| (*token, loss(*length))), |logit, loss| logit - loss);
+    pool.adjust(longest.map(|(token, length)| (*token, loss(*length))), |logit, loss| logit - f64::from(loss));
 }
 
 /// For each place but the last: how many tokens up to it are the same as those up to the end. The Z-function
@@ -118,12 +119,12 @@ pub(super) fn suffix_matches(tokens: &[Token]) -> Vec<usize> {
 fn top_n_sigma(n: f32, pool: &mut Pool) {
     let logits: Vec<f64> = match pool.all() {
         Some(all) => all.iter().filter(|l| **l > f32::NEG_INFINITY).map(|l| f64::from(*l)).collect(),
-        None => pool.list().iter().map(|c| f64::from(c.logit)).collect(),
+        None => pool.list().iter().map(|c| c.logit).collect(),
     };
     let count = logits.len().max(1) as f64;
     let mean = logits.iter().sum::<f64>() / count;
     let sigma = (logits.iter().map(|l| (l - mean).powi(2)).sum::<f64>() / count).sqrt();
-    pool.keep_from((f64::from(pool.max()) - f64::from(n) * sigma) as f32);
+    pool.keep_from(pool.max() - f64::from(n) * sigma);
 }
 
 /// Locally typical sampling (Meister et al. 2022).
@@ -140,8 +141,8 @@ fn typical(p: f64, pool: &mut Pool) {
         sum > p
     });
     order.truncate(last.map_or(order.len(), |at| at + 1));
-    let list = pool.list();
-    *list = order.into_iter().map(|i| list[i]).collect();
+    let candidates = pool.list();
+    *candidates = order.into_iter().map(|i| candidates[i]).collect();
     pool.sort();
 }
 
@@ -153,7 +154,7 @@ fn top_p(p: f64, pool: &mut Pool) {
             let (max, unit) = (pool.max(), pool.unit());
             let mut sum = 0.0;
             let nucleus = numbers::top(all, most).into_iter().position(|i| {
-                sum += f64::from(all[i] - max).exp() * unit;
+                sum += (f64::from(all[i]) - max).exp() * unit;
                 sum >= p
             });
             if let Some(last) = nucleus {
@@ -185,16 +186,17 @@ fn xtc(around: &Around<'_>, pool: &mut Pool) {
 
 /// Temperature; with a range it follows the entropy (Zhu et al. 2024, as llama.cpp does it).
 fn temperature(s: &Sampling, pool: &mut Pool) {
-    let mut t = s.temperature;
+    let mut t = f64::from(s.temperature);
     if s.dynatemp_range > 0.0 {
-        let (low, high) = ((t - s.dynatemp_range).max(0.0), t + s.dynatemp_range);
+        let range = f64::from(s.dynatemp_range);
+        let (low, high) = ((t - range).max(0.0), t + range);
         let probabilities = pool.probabilities();
         if probabilities.len() < 2 {
             return;
         }
         let entropy: f64 = probabilities.iter().filter(|p| **p > 0.0).map(|p| -p * p.ln()).sum();
         let share = entropy / (probabilities.len() as f64).ln();
-        t = low + (high - low) * (share.powf(f64::from(s.dynatemp_exponent)) as f32);
+        t = low + (high - low) * share.powf(f64::from(s.dynatemp_exponent));
     }
     if t < 0.001 {
         pool.keep_top(1);

@@ -55,6 +55,7 @@ mod plainly {
         all
     }
 
+    #[allow(clippy::too_many_lines)] // One arm a stage.
     pub fn stage(stage: Stage, s: &Sampling, history: &[Token], luck: f64, left: Left) -> Left {
         let max = left.iter().map(|c| c.1).fold(f64::NEG_INFINITY, f64::max);
         match stage {
@@ -251,6 +252,26 @@ proptest! {
         prop_assert_eq!(chosen.is_ok(), possible);
         if let Ok(token) = chosen {
             prop_assert!(logits[token as usize] > f32::NEG_INFINITY);
+        }
+    }
+}
+
+#[test]
+fn the_stages_hold_on_vocabularies_as_large_as_real_ones() {
+    use proptest::strategy::ValueTree;
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    for n in [49_152u32, 262_144] {
+        // As a model's: a few large ones over a broad heap.
+        let logits: Vec<f32> = (0..n)
+            .map(|i| {
+                let u = uniform(n, i, 5).max(1e-9);
+                (-(-u.ln()).ln() * 2.2) as f32
+            })
+            .collect();
+        let history: Vec<Token> = (0..40).map(|i| Token::try_from((i * 7919) % 300).unwrap()).collect();
+        for _ in 0..4 {
+            let s = stage_settings().new_tree(&mut runner).unwrap().current();
+            compare(&s, &logits, &history).unwrap();
         }
     }
 }

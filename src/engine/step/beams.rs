@@ -61,7 +61,7 @@ impl Session<'_> {
         let Some(mut beams) = job.beams.take() else { return Ok(Some(job)) };
         let sampling = job.sampler.sampling();
         if sampling.mode != Mode::Beam {
-            return Ok(Some(self.collapse(job, beams)));
+            return Ok(Some(self.collapse(job, &beams)));
         }
         let most = (self.ledger.free_branches() + beams.seqs.len() + beams.kept.len()) / 2;
         beams.search.rules = rules(sampling, most, job.n());
@@ -210,19 +210,15 @@ impl Session<'_> {
                 .seqs
                 .push(seq.ok_or_else(|| Problem::new("There is no sequence left for a beam", "Please report this"))?);
             let marks = &beams.search.live[i].marks;
-            let grammar = match grammars[*parent].is_some() {
-                false => None,
-                // Its first child goes on with the parent's state, which must not be used by the others before.
-                true => {
-                    let last = !round.parents[i + 1..].contains(parent);
-                    let mut grammar =
-                        if last { grammars[*parent].take() } else { self.replay(job, &marks[..marks.len() - 1])? };
-                    if let (Some(grammar), Some(mark)) = (&mut grammar, marks.last()) {
-                        grammar.accept(mark.token)?;
-                    }
-                    grammar
+            let mut grammar = None;
+            if grammars[*parent].is_some() {
+                // The last child takes the parent's state over; it cannot be copied.
+                let last = !round.parents[i + 1..].contains(parent);
+                grammar = if last { grammars[*parent].take() } else { self.replay(job, &marks[..marks.len() - 1])? };
+                if let (Some(grammar), Some(mark)) = (&mut grammar, marks.last()) {
+                    grammar.accept(mark.token)?;
                 }
-            };
+            }
             beams.grammars.push(grammar);
         }
         Ok(())
@@ -254,14 +250,14 @@ impl Session<'_> {
             let from = rest.char_indices().rev().nth(SHOWN).map_or(0, |(at, _)| at);
             BeamLine { text: rest[from..].to_owned(), score: score as f32, ended }
         };
-        let live = beams.search.live.iter().map(|b| line(&b.marks, beams.search.score_of(b), false));
+        let living = beams.search.live.iter().map(|b| line(&b.marks, beams.search.score_of(b), false));
         let ended = beams.search.ended.iter().map(|e| line(&e.marks, e.score, true));
         (self.sink)(EngineEvent::Beams {
             job: job.id,
             n: beams.rounds,
             gap_ms,
             agreed: text,
-            beams: live.chain(ended).collect(),
+            beams: living.chain(ended).collect(),
             overtakes: beams.search.overtakes,
         });
     }
@@ -340,7 +336,7 @@ impl Session<'_> {
     }
 
     /// Goes on with the leader alone, because the mode was changed.
-    fn collapse(&mut self, mut job: Job, beams: Beams) -> Job {
+    fn collapse(&mut self, mut job: Job, beams: &Beams) -> Job {
         let marks = beams.search.live.first().map(|b| b.marks.clone()).unwrap_or_default();
         if let Some(seq) = beams.seqs.first() {
             self.ledger.adopt(&mut self.context, *seq);

@@ -19,7 +19,7 @@ impl Session<'_> {
                     "The conversation has {} tokens and the context holds {n_ctx}, the answer included",
                     encoded.tokens.len()
                 ),
-                "Start a new chat with Ctrl-N, shorten the question, or start again with a larger context (-c)",
+                "Shorten the question (F8 takes it back in the chat), take a larger context (-c), or start a new chat",
             ));
         }
         let vocabulary = &self.vocabulary;

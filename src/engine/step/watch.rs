@@ -26,6 +26,7 @@ impl Session<'_> {
         }
         if job.waits && job.sampler.sampling().mode != Mode::Hand {
             job.waits = false;
+            job.clock.goes_on();
         } else if job.waits
             && let Some(job) = self.job.take()
         {
@@ -36,6 +37,7 @@ impl Session<'_> {
 
     pub(super) fn wait_for_hand(&mut self, mut job: Job) -> Job {
         job.waits = true;
+        job.clock.waits();
         self.glance(&job.sampler, None);
         (self.sink)(EngineEvent::Waiting { job: job.id });
         job

@@ -195,10 +195,9 @@ impl<T> Search<T> {
         let Some(worst) = worst else { return false };
         match self.rules.stopping {
             EarlyStopping::First => true,
-            EarlyStopping::Best => self.score(best.sum, length) <= worst,
             // A sum only falls. With α above 0 a longer answer divides it by more, so the longest has the best hope.
             EarlyStopping::Never if self.rules.alpha > 0.0 => self.score(best.sum, self.rules.longest) <= worst,
-            EarlyStopping::Never => self.score(best.sum, length) <= worst,
+            EarlyStopping::Best | EarlyStopping::Never => self.score(best.sum, length) <= worst,
         }
     }
 
