@@ -47,7 +47,7 @@ pub fn draw(app: &App, theme: &Theme, area: Rect, frame: &mut Frame) {
     lines.push(rule(theme, "KV cache", columns));
     lines.extend(cache(app, theme, columns));
     if let Some(message) = message.filter(|m| !m.tokens.is_empty()) {
-        lines.push(Line::styled(surprise(message), theme.text));
+        lines.push(Line::styled(fit(&surprise(message), columns), theme.text));
     }
     if let Some(made) = message.and_then(|m| m.made.as_ref()) {
         lines.extend(earlier(made).into_iter().map(|text| Line::styled(fit(&text, columns), theme.text)));
@@ -85,8 +85,8 @@ pub fn draw(app: &App, theme: &Theme, area: Rect, frame: &mut Frame) {
 fn surprise(message: &Message) -> String {
     let perplexity = perplexity(message.tokens.iter().map(|t| t.logprob)).unwrap_or_default();
     let surprising = message.tokens.iter().filter(|t| -t.logprob > SURPRISING).count();
-    let score = message.made.as_ref().and_then(|m| m.score).map_or(String::new(), |s| format!(" · score {s:.3}"));
-    format!("perplexity {perplexity:.2} · {surprising} surprising{score}")
+    let score = message.made.as_ref().and_then(|m| m.score).map_or(String::new(), |s| format!("score {s:.3} · "));
+    format!("{score}perplexity {perplexity:.2} · {surprising} surprising")
 }
 
 /// How the settings were before they were changed in the answer: what differs from those after it.

@@ -3,6 +3,7 @@
 #![cfg(unix)]
 
 mod chatting;
+mod choosing;
 mod disk;
 mod ending;
 mod faults;

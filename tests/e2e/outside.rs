@@ -5,7 +5,7 @@ use std::process::{Command, Output, Stdio};
 
 use crate::harness::Home;
 
-fn run(home: &Home, arguments: &[&str], stdin: &[u8]) -> Output {
+pub fn run(home: &Home, arguments: &[&str], stdin: &[u8]) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_llmchat"))
         .args(arguments)
         .envs(home.env())

@@ -67,11 +67,10 @@ impl Session<'_> {
         beams.search.rules = rules(sampling, most, job.n());
         let length = beams.search.live.first().map_or(0, |b| b.marks.len());
         let full = self.ledger.len() + length > self.context.n_ctx() as usize;
-        let began = Instant::now();
         let rows = if full { Ok(None) } else { self.rows(&mut job, &beams) };
         match rows {
             Ok(Some(rows)) => {
-                self.watch_threads(began);
+                // A round's time depends on its rows, so it tells nothing of the threads.
                 let done = self.absorb(&mut job, &mut beams, &rows)?;
                 let loops = self.leader_loops(&mut job, &beams);
                 job.beams = Some(beams);
