@@ -39,6 +39,7 @@ class Chat:
         self.home = tempfile.TemporaryDirectory()
         os.makedirs(f"{self.home.name}/data")
         os.symlink(MODELS, f"{self.home.name}/data/models")
+        pathlib.Path(f"{self.home.name}/config.toml").touch()
         env = dict(os.environ, TERM="xterm-256color", LLMCHAT_DATA_DIR=f"{self.home.name}/data",
                    LLMCHAT_STATE_DIR=f"{self.home.name}/state", LLMCHAT_CONFIG=f"{self.home.name}/config.toml")
         if trace:
@@ -84,8 +85,11 @@ class Chat:
     def made(self):
         """What each answer was made with."""
         entries = []
-        for name in glob.glob(f"{self.home.name}/data/conversations/*.jsonl"):
-            entries += [json.loads(line) for line in open(name)]
+        for name in sorted(glob.glob(f"{self.home.name}/data/conversations/*.jsonl")):
+            try:
+                entries += [json.loads(line) for line in open(name)]
+            except FileNotFoundError:  # it has just got its title into its name
+                pass
         return [e["made"] for e in entries if e["type"] == "done"]
 
     def close(self):
@@ -290,10 +294,59 @@ def figure_busy(options):
     return f"{statistics.median(ratios):.3f} ({min(ratios):.2f}–{max(ratios):.2f})"
 
 
+def figure_beams(options):
+    """a round of a beam search ÷ the bare loop of as many rows in one call; and ÷ as many single steps, where faster"""
+    if not options.raw:
+        return "needs --raw"
+    out = []
+    flags = ["-p", "0", "-n", "64", "-d", "0", "-r", "3", "-t", "2"]
+    for beams in (2, 3, 4):
+        ratios = []
+        for _ in range(5):
+            ours = 1 / bench(*flags, "--beams", str(beams))[f"beam{beams}x64"]
+            together = beams / raw(options.raw, *flags, "-b", str(beams))[f"tg64x{beams}"]
+            apart = beams / raw(options.raw, *flags)["tg64"]
+            ratios.append(ours / min(together, apart))
+        out.append(f"{beams} beams {statistics.median(ratios):.3f} ({min(ratios):.2f}–{max(ratios):.2f})")
+    return ", ".join(out)
+
+
+def figure_answer(options):
+    """time of a whole answer with 4 beams ÷ greedy, 128 tokens each"""
+    def took(*flags):
+        done = subprocess.run([PROGRAM, "ask", "--json", "-m", MODEL, "-n", "128", "-c", "1024", "-t", "2", *flags, STORY],
+                              capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL)
+        answer = json.loads(done.stdout)
+        return answer["timings"]["decode_ms"] / answer["usage"]["completion_tokens"]
+
+    ratios = [took("--beams", "4") / took("--mode", "greedy") for _ in range(5)]
+    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})"
+
+
+def figure_lens(options):
+    """decode with the microscope open ÷ closed"""
+    ratios = []
+    for _ in range(3):
+        chat = Chat("--temp", "0.8", "-s", "3", "-n", "257", "-t", "2", "-c", "2048")
+        chat.rest(2.5)  # the model is loaded by then
+        for n in range(1, 10):
+            chat.write("\x0e" + STORY + "\r")
+            while len(chat.made()) < n:
+                chat.read()
+            chat.rest(0.5)
+            chat.write("\x1b[20~")
+            chat.rest(0.5)
+        # The files come in the order of their names: by time. Each open one is between two closed ones.
+        rates = [made["timings"]["tokens_per_second"] for made in chat.made()]
+        chat.close()
+        ratios += [2 * rates[i] / (rates[i - 1] + rates[i + 1]) for i in range(1, len(rates) - 1, 2)]
+    return f"{statistics.median(ratios):.3f} ({min(ratios):.2f}–{max(ratios):.2f})"
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--raw")
-    parser.add_argument("--only", default="bench,screen,start,keys,stop,reuse,idle,memory,busy")
+    parser.add_argument("--only", default="bench,screen,start,keys,stop,reuse,idle,memory,busy,beams,answer,lens")
     options = parser.parse_args()
     for name in options.only.split(","):
         figure = globals()[f"figure_{name}"]

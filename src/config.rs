@@ -6,7 +6,7 @@ mod table;
 pub use file::load;
 pub use table::{SETTINGS, Setting, example};
 
-use crate::chat::{KNOBS, Kind, Knob, Sampling};
+use crate::chat::{Bias, KNOBS, Kind, Knob, Sampling};
 
 /// Every setting with its value.
 #[derive(Clone, Debug, PartialEq)]
@@ -86,6 +86,12 @@ impl Settings {
             "ui.panel" => self.panel = truth(name, text)?,
             "ui.mouse" => self.mouse = truth(name, text)?,
             "engine.command" => self.engine_command = words(text),
+            "sampling.samplers" => self.sampling.order = Sampling::parse_order(text)?,
+            "sampling.logit_bias" => {
+                let parts = text.split(',').map(str::trim).filter(|p| !p.is_empty());
+                self.sampling.bias = parts.map(Bias::parse).collect::<Result<_, _>>()?;
+            }
+            "sampling.grammar" => text.clone_into(&mut self.sampling.grammar),
             "log.level" if ["off", "error", "warn", "info", "debug"].contains(&text) => {
                 text.clone_into(&mut self.log_level);
             }
@@ -116,6 +122,12 @@ impl Settings {
             "ui.mouse" => self.mouse.to_string(),
             "engine.command" => self.engine_command.join(" "),
             "log.level" => self.log_level.clone(),
+            "sampling.samplers" => self.sampling.order.iter().map(|s| s.name()).collect::<Vec<_>>().join(";"),
+            "sampling.logit_bias" => {
+                let biases = self.sampling.bias.iter().map(|b| format!("{}={}", b.text, b.add));
+                biases.collect::<Vec<_>>().join(", ")
+            }
+            "sampling.grammar" => self.sampling.grammar.clone(),
             _ => return None,
         })
     }

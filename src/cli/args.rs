@@ -7,7 +7,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use super::version;
 use crate::chat::{Bias, KNOBS, Kind, Mode, Preset, Sampling};
-use crate::config::Settings;
+use crate::config::{SETTINGS, Settings};
 
 /// Flags of llama.cpp with one dash and several letters, which clap does not know, and what they are here.
 const FAMILIAR: [(&str, &str); 8] = [
@@ -257,7 +257,9 @@ pub fn apply(matches: &ArgMatches, settings: &mut Settings, presets: &[Preset]) 
     for assignment in matches.get_many::<String>("set").into_iter().flatten() {
         let (name, value) =
             assignment.split_once('=').ok_or_else(|| format!("--set {assignment}: write NAME=VALUE"))?;
-        let name = if KNOBS.iter().any(|s| s.name == name) { format!("sampling.{name}") } else { name.to_owned() };
+        let long = format!("sampling.{name}");
+        let sampling = KNOBS.iter().any(|s| s.name == name) || SETTINGS.iter().any(|s| s.name == long);
+        let name = if sampling { long } else { name.to_owned() };
         settings.set(&name, value).map_err(|e| format!("--set: {e}"))?;
     }
     Ok(())

@@ -33,7 +33,7 @@ pub enum Written {
 
 /// Every setting but the sampling ones, which [`KNOBS`] lists.
 #[rustfmt::skip]
-pub static SETTINGS: [Setting; 12] = [
+pub static SETTINGS: [Setting; 15] = [
     Setting { name: "model", llama: "LLAMA_ARG_MODEL", kind: Written::Text,
         help: "File or name of the model; empty starts the one used last, or the default model." },
     Setting { name: "ctx_size", llama: "LLAMA_ARG_CTX_SIZE", kind: Written::NumberOrWord,
@@ -58,6 +58,12 @@ pub static SETTINGS: [Setting; 12] = [
         help: "Program and arguments of the engine; empty is this program. [\"ssh\", \"box\", \"llmchat\", \"engine\"] computes elsewhere." },
     Setting { name: "log.level", llama: "", kind: Written::Text,
         help: "How much the log file says: off, error, warn, info or debug." },
+    Setting { name: "sampling.samplers", llama: "", kind: Written::Text,
+        help: "The stages of the chain in their order; a stage that is not named is left out." },
+    Setting { name: "sampling.logit_bias", llama: "", kind: Written::Text,
+        help: "Tokens that are more or less probable, such as \"cat=-5, dog=2\"; -100 forbids." },
+    Setting { name: "sampling.grammar", llama: "", kind: Written::Text,
+        help: "A grammar (GBNF) or JSON schema that answers must follow." },
 ];
 
 /// How a setting or knob is written in the file; none if there is none of that name.

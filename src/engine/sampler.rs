@@ -225,10 +225,8 @@ impl Sampler {
             let logit = usize::try_from(token).ok().and_then(|i| logits.get(i)).copied().unwrap_or(f32::NEG_INFINITY);
             (f64::from(logit) - total).exp() as f32
         };
-        let entropy: f64 =
-            logits.iter().map(|l| f64::from(*l) - total).filter(|l| *l > -40.0).map(|l| -l.exp() * l).sum();
         Ok(Glance {
-            entropy: (entropy / std::f64::consts::LN_2) as f32,
+            entropy: (numbers::entropy(logits) / std::f64::consts::LN_2) as f32,
             vocabulary: u32::try_from(logits.len()).unwrap_or(u32::MAX),
             cuts,
             candidates: seen

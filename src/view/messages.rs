@@ -72,7 +72,8 @@ fn head(app: &App, theme: &Theme, id: MessageId, chosen: bool) -> Line<'static> 
     let tries = app.chat.tries(id);
     if tries.len() > 1 {
         let at = tries.iter().position(|t| *t == id).unwrap_or(0) + 1;
-        spans.push(Span::styled(format!("  {at}/{}", tries.len()), theme.faint));
+        let score = message.made.as_ref().and_then(|m| m.score).map_or(String::new(), |s| format!(" · score {s:.3}"));
+        spans.push(Span::styled(format!("  {at}/{}{score}", tries.len()), theme.faint));
     }
     if app.is_running(id) {
         spans.push(Span::styled(running(app), theme.faint));

@@ -39,7 +39,7 @@ pub fn lines(
     if focused {
         let hint = if app.all_knobs { "a: the first ones".to_owned() } else { format!("a: all {}", KNOBS.len()) };
         help.push(Line::styled(hint, theme.faint));
-        let text = Wrapped::new(&explained(chosen, sampling), columns.max(8));
+        let text = Wrapped::new(&explained(app, chosen, sampling), columns.max(8));
         help.extend((0..text.height().min(4)).map(|n| Line::styled(fit(text.line(n), columns), theme.faint)));
     }
     let room = height.saturating_sub(1 + help.len()).max(1);
@@ -50,9 +50,14 @@ pub fn lines(
     lines
 }
 
-fn explained(spec: &Spec, sampling: &Sampling) -> String {
-    let unused = !spec.modes.contains(&sampling.mode);
-    if unused { format!("Not used in mode {}. {}", sampling.mode.name(), spec.help) } else { spec.help.to_owned() }
+/// What a slider does, and what it does now.
+fn explained(app: &App, spec: &Spec, sampling: &Sampling) -> String {
+    if !spec.modes.contains(&sampling.mode) {
+        return format!("Not used in mode {}. {}", sampling.mode.name(), spec.help);
+    }
+    let of = app.lens.glance.as_ref().map_or(0, |g| g.vocabulary);
+    let now = kept(app, spec.knob).map_or(String::new(), |kept| format!("Now: {kept} of {of} left. "));
+    now + spec.help
 }
 
 fn line(

@@ -84,7 +84,8 @@ fn the_microscope_follows_a_moved_slider_without_a_decode() {
     chat.wait_for("next token");
     chat.wait_for("bits ·");
     chat.wait_for("top_p:");
-    let left = |screen: &str| screen.split("bits · ").nth(1).unwrap().split(' ').next().unwrap().parse::<u32>().unwrap();
+    let left =
+        |screen: &str| screen.split("bits · ").nth(1).unwrap().split(' ').next().unwrap().parse::<u32>().unwrap();
     let before = left(&chat.screen());
     let figures = |screen: &str| screen.split("tokens · ").count();
     let decoded = figures(&chat.screen());
@@ -191,7 +192,8 @@ fn a_preset_changes_what_differs_and_ones_own_is_kept() {
     chat.quit();
     let saved = std::fs::read_to_string(home.path().join("presets.toml")).unwrap();
     assert!(saved.contains("[mine]") && saved.contains("1.25"), "{saved}");
-    let output = crate::outside::run(&home, &["ask", "--preset", "mine", "--mode", "sample", "--json", "-n", "2", "hi"], b"");
+    let output =
+        crate::outside::run(&home, &["ask", "--preset", "mine", "--mode", "sample", "--json", "-n", "2", "hi"], b"");
     assert!(String::from_utf8_lossy(&output.stdout).contains("\"temperature\":1.25"), "{output:?}");
 }
 

@@ -27,9 +27,26 @@ pub fn has_nan(values: &[f32]) -> bool {
     values.iter().map(|v| u32::from(v.is_nan())).sum::<u32>() > 0
 }
 
-/// Σ e^(v − max). Summed in sixteen lanes of at most sixteen values each, then exactly enough: 262,144 small numbers
-/// add up, and the compiler makes vector code of the lanes.
+/// Σ e^(v − max).
 pub fn sum_exp(values: &[f32], max: f32) -> f64 {
+    sum(values, |v| exp(v - max))
+}
+
+/// The entropy of the distribution in nats: ln Z − Σ p · (v − max), Z = Σ e^(v − max).
+pub fn entropy(values: &[f32]) -> f64 {
+    let max = max(values);
+    let z = sum_exp(values, max);
+    let moment = sum(values, |v| {
+        // What is as good as impossible adds nothing, and −∞ · 0 must not either.
+        let x = (v - max).max(-87.5);
+        exp(x) * x
+    });
+    z.ln() - moment / z
+}
+
+/// Summed in sixteen lanes of at most sixteen values each, then exactly enough: 262,144 small numbers add up, and
+/// the compiler makes vector code of the lanes.
+fn sum(values: &[f32], term: impl Fn(f32) -> f32) -> f64 {
     const LANES: usize = 16;
     let mut sum = 0.0;
     for block in values.chunks(LANES * LANES) {
@@ -37,10 +54,11 @@ pub fn sum_exp(values: &[f32], max: f32) -> f64 {
         let (rows, rest) = block.as_chunks::<LANES>();
         for row in rows {
             for (lane, v) in lanes.iter_mut().zip(row) {
-                *lane += exp(v - max);
+                *lane += term(*v);
             }
         }
-        sum += lanes.iter().chain(&[rest.iter().map(|v| exp(v - max)).sum()]).map(|l| f64::from(*l)).sum::<f64>();
+        let rest: f32 = rest.iter().map(|v| term(*v)).sum();
+        sum += lanes.iter().chain(&[rest]).map(|l| f64::from(*l)).sum::<f64>();
     }
     sum
 }
@@ -99,6 +117,15 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn entropy_is_its_definition(values in proptest::collection::vec(prop_oneof![-30.0f32..30.0, Just(f32::NEG_INFINITY)], 1..900)) {
+            prop_assume!(max(&values) > f32::NEG_INFINITY);
+            let z: f64 = values.iter().map(|v| f64::from(*v).exp()).sum();
+            let p = values.iter().map(|v| f64::from(*v).exp() / z).filter(|p| *p > 0.0);
+            let plain: f64 = p.map(|p| -p * p.ln()).sum();
+            prop_assert!((entropy(&values) - plain).abs() < 1e-5, "{} {plain}", entropy(&values));
+        }
+
         #[test]
         fn top_is_a_sort(values in proptest::collection::vec(prop_oneof![(-50i8..50).prop_map(f32::from), Just(f32::NEG_INFINITY)], 0..700), k in 0usize..800) {
             let mut all: Vec<usize> = (0..values.len()).filter(|i| values[*i] > f32::NEG_INFINITY).collect();
