@@ -66,12 +66,6 @@ impl<'m> Plain<'m> {
         (0..).zip(logs).filter(|(_, l)| *l > f64::NEG_INFINITY).collect()
     }
 
-    fn text(&self, tokens: &[i32]) -> String {
-        let vocab = self.model.vocab();
-        let bytes: Vec<u8> = tokens.iter().flat_map(|t| vocab.token_to_piece(LlamaToken(*t), false, None)).collect();
-        String::from_utf8_lossy(&bytes).into_owned()
-    }
-
     /// The score of an answer; of one that ended with its most probable end token.
     fn score(&mut self, answer: &[i32], whole: bool, s: &Sampling) -> f64 {
         let mut sum = 0.0;

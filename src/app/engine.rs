@@ -1,5 +1,6 @@
 //! The engine as the app sees it: what it does, what it was asked, what it said, and how it ended.
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -8,7 +9,7 @@ use super::event::Effect;
 use super::figures::{Figures, Phase};
 use crate::chat::{ConversationId, Finish, Made, MessageId, Sampling, TokenRecord};
 use crate::engine::protocol::{
-    BeamLine, Cells, ContextParams, EngineEvent, EngineNews, JobId, ModelInfo, Problem, Prompt, Request,
+    BeamLine, Cells, ContextParams, EngineEvent, EngineNews, JobId, ModelInfo, Pick, Problem, Prompt, Request,
 };
 
 /// Other tokens that are kept with each token of an answer.
@@ -58,6 +59,8 @@ pub struct Job {
     pub(super) records: Vec<TokenRecord>,
     /// It waits for a choice.
     pub by_hand: bool,
+    /// Choices that were made before it waited.
+    pub(super) picks: VecDeque<Pick>,
     pub(super) looped: bool,
     /// The settings that it has now, and those before with the token until which they counted.
     pub(super) settings: Sampling,
@@ -124,7 +127,7 @@ impl Engine {
         let checkpoint = job.and_then(|j| j.checkpoint_at);
         let stop = job.and_then(|j| j.stopped_at).map(|at| at + DISOBEYED);
         let silence = job.map(|j| j.heard_at).or(self.loading_heard_at).map(|at| at + SILENCE);
-        let watched = stop.or(silence).filter(|_| job.is_none_or(|j| !j.told_stuck));
+        let watched = stop.or(silence).filter(|_| job.is_none_or(|j| !j.told_stuck && (!j.by_hand || j.is_stopping())));
         [checkpoint, watched].into_iter().flatten().min()
     }
 }
@@ -226,6 +229,7 @@ impl App {
             unsaved: String::new(),
             records: Vec::new(),
             by_hand: false,
+            picks: VecDeque::new(),
             looped: false,
             settings: sampling.clone(),
             earlier: Vec::new(),
@@ -387,6 +391,7 @@ impl App {
             }
             EngineEvent::Refused { job, problem } => {
                 if self.heard(job) {
+                    self.engine.job.iter_mut().for_each(|j| j.picks.clear());
                     self.error(problem.to_string());
                 }
             }
@@ -418,7 +423,7 @@ impl App {
         }
         let Some(job) = &mut self.engine.job else { return };
         let disobeyed = job.stopped_at.is_some_and(|at| now.duration_since(at) >= DISOBEYED);
-        let silent = now.duration_since(job.heard_at) >= SILENCE;
+        let silent = !job.by_hand && now.duration_since(job.heard_at) >= SILENCE;
         if !job.told_stuck && (disobeyed || silent) {
             job.told_stuck = true;
             self.error(if disobeyed {

@@ -89,7 +89,9 @@ impl App {
     pub(super) fn waits_for_hand(&mut self) {
         if let Some(job) = &mut self.engine.job {
             job.by_hand = true;
-            if job.chat == self.chat.conversation.id {
+            if !job.picks.is_empty() {
+                self.next_pick();
+            } else if job.chat == self.chat.conversation.id {
                 self.lens.open = true;
                 self.show_panel = true;
                 self.lens.at = 0;
@@ -111,12 +113,12 @@ impl App {
     }
 
     pub(super) fn pick(&mut self, pick: Pick) {
-        let by_hand = self.is_by_hand();
-        match self.engine.job.as_mut().filter(|_| by_hand) {
+        let shown = &self.chat.conversation.id;
+        let running = self.engine.job.as_mut().filter(|j| j.chat == *shown);
+        match running.filter(|j| j.by_hand || j.settings.mode == Mode::Hand) {
             Some(running) => {
-                running.by_hand = false;
-                let job = running.id;
-                self.effects.push(Effect::Engine(Request::Pick { job, pick }));
+                running.picks.push_back(pick);
+                self.next_pick();
             }
             None => {
                 self.tell("Choose the mode 'hand' on the sliders (F2), then send a question: the model waits for you");
@@ -124,7 +126,22 @@ impl App {
         }
     }
 
+    /// Makes the next choice, when the engine waits for one.
+    fn next_pick(&mut self) {
+        let Some(running) = self.engine.job.as_mut().filter(|j| j.by_hand) else { return };
+        if let Some(pick) = running.picks.pop_front() {
+            running.by_hand = false;
+            running.heard_at = self.now.mono;
+            let job = running.id;
+            self.effects.push(Effect::Engine(Request::Pick { job, pick }));
+        }
+    }
+
     pub(super) fn pick_candidate(&mut self) {
+        // Those of the token before are none of the next one's.
+        if self.engine.job.as_ref().is_some_and(|j| !j.by_hand && j.settings.mode == Mode::Hand) {
+            return;
+        }
         let token = self.lens.glance.as_ref().and_then(|g| g.candidates.get(self.lens.at)).map(|c| c.token);
         if let Some(token) = token {
             self.pick(Pick::Token(token));

@@ -327,6 +327,25 @@ fn a_stop_that_is_not_obeyed_is_told() {
 }
 
 #[test]
+fn by_hand_it_may_wait_long_and_choices_made_before_it_waits_are_taken_in_turn() {
+    let mut rig = Rig::ready(WIDE);
+    rig.text("/set mode hand");
+    rig.key(KeyCode::Enter);
+    rig.send("hi");
+    let job = rig.started();
+    rig.engine(EngineEvent::Waiting { job });
+    rig.wait(60.0);
+    assert_eq!(rig.notice(), "");
+    rig.text("  ");
+    let picked = |rig: &Rig| rig.done.iter().filter(|e| matches!(e, Effect::Engine(Request::Pick { .. }))).count();
+    assert_eq!(picked(&rig), 1, "the second waits for the engine");
+    rig.engine(EngineEvent::Waiting { job });
+    assert!(picked(&rig) == 2 && !rig.app.is_by_hand());
+    rig.wait(21.0);
+    assert!(rig.notice().contains("20 seconds"), "it was asked for a token and says nothing");
+}
+
+#[test]
 fn silence_is_told_once() {
     let mut rig = Rig::ready(WIDE);
     rig.send("hi");

@@ -28,6 +28,9 @@ pub fn draw(app: &App, theme: &Theme, area: Rect, frame: &mut Frame) {
         frame.render_widget(Paragraph::new(lines), area);
         return;
     }
+    if app.overlay.is_some() {
+        return; // Its own heading says its keys; none of those below would be heard.
+    }
     let mut spans = Vec::new();
     let mut used = 0;
     for row in hints(app) {

@@ -21,7 +21,7 @@ pub fn draw(app: &App, theme: &Theme, frame: &mut Frame) {
     match overlay {
         Overlay::Help(top) => {
             let inner = open(theme, "Keys and commands (Esc closes)", u16::MAX, frame);
-            scrolled(help(theme, usize::from(inner.width)), *top, inner, frame);
+            scrolled(help(theme, usize::from(inner.width)), *top, theme, inner, frame);
         }
         Overlay::Text { title, lines, top } => {
             let inner = open(theme, title, u16::MAX, frame);
@@ -30,7 +30,7 @@ pub fn draw(app: &App, theme: &Theme, frame: &mut Frame) {
                 let wrapped = Wrapped::new(l, columns);
                 (0..wrapped.height()).map(|n| Line::raw(wrapped.line(n).to_owned())).collect::<Vec<_>>()
             });
-            scrolled(text.collect(), *top, inner, frame);
+            scrolled(text.collect(), *top, theme, inner, frame);
         }
         Overlay::Palette { query, at } => palette(theme, query, *at, frame),
         Overlay::Ask { what, input } => {
@@ -73,10 +73,17 @@ fn open(theme: &Theme, title: &str, lines: u16, frame: &mut Frame) -> Rect {
     inner
 }
 
-fn scrolled(lines: Vec<Line>, top: usize, area: Rect, frame: &mut Frame) {
-    let last = lines.len().saturating_sub(usize::from(area.height));
-    let shown: Vec<Line> = lines.into_iter().skip(top.min(last)).take(usize::from(area.height)).collect();
+/// Lines from the top one on; on the box's lower edge which of them are shown, if not all are.
+fn scrolled(lines: Vec<Line>, top: usize, theme: &Theme, area: Rect, frame: &mut Frame) {
+    let (all, room) = (lines.len(), usize::from(area.height));
+    let top = top.min(all.saturating_sub(room));
+    let shown: Vec<Line> = lines.into_iter().skip(top).take(room).collect();
     frame.render_widget(Paragraph::new(shown), area);
+    let edge = Rect { x: area.x + 1, y: area.bottom(), width: area.width.saturating_sub(1), height: 1 };
+    if all > room && edge.bottom() <= frame.area().bottom() {
+        let place = format!(" ↑↓ {}–{} of {all} ", top + 1, (top + room).min(all));
+        frame.render_widget(Span::styled(place, theme.faint), edge);
+    }
 }
 
 fn help(theme: &Theme, columns: usize) -> Vec<Line<'static>> {
@@ -103,7 +110,7 @@ fn help(theme: &Theme, columns: usize) -> Vec<Line<'static>> {
 
 fn palette(theme: &Theme, query: &str, at: usize, frame: &mut Frame) {
     let rows = hits(query);
-    let inner = open(theme, "Commands", 14, frame);
+    let inner = open(theme, "Commands (Enter does it, Esc closes)", 14, frame);
     let mut lines = vec![Line::from(vec![
         Span::styled("> ", theme.heading),
         Span::raw(sanitise_line(query)),

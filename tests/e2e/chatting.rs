@@ -80,7 +80,7 @@ fn a_second_turn_reads_only_what_is_new() {
 #[test]
 fn the_view_stays_where_it_was_scrolled_to() {
     let home = Home::new();
-    let arguments = ["--temp", "0", "-n", "1500", "--set", "ui.panel=off", "--set", "ui.sidebar=off"];
+    let arguments = ["--temp", "0", "-n", "500", "--set", "ui.panel=off", "--set", "ui.sidebar=off"];
     let mut chat = home.chat_with(&arguments, &[], (90, 20));
     chat.send("Write a very long story about a fox and a river.");
     // The title has the question too.

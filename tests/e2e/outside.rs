@@ -46,7 +46,8 @@ fn ask_gives_one_object_with_everything_in_it() {
     let home = Home::new();
     let output = run(&home, &["ask", "--json", "Say hello", "-s", "5", "-n", "6", "-sys", "Be brief.", "--save"], b"");
     let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!((answer["seed"].as_u64(), answer["finish_reason"].as_str()), (Some(5), Some("stop")), "{answer}");
+    assert_eq!(answer["seed"], 5, "{answer}");
+    assert!(["stop", "length"].contains(&answer["finish_reason"].as_str().unwrap()), "{answer}");
     assert_eq!(answer["model"], "SmolLM2-135M-Instruct-Q4_1");
     assert!((1..=6).contains(&answer["usage"]["completion_tokens"].as_u64().unwrap()));
     assert!(text(&output.stdout).contains("\"temperature\":0.8,"));

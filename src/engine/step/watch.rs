@@ -50,15 +50,12 @@ impl Session<'_> {
             Pick::Token(token) => vec![token],
             Pick::Text(text) => self.vocabulary.tokens(&text),
         };
-        if let Some(problem) = tokens.iter().find_map(|t| {
-            (!self.vocabulary.has(*t))
-                .then(|| Problem::new(format!("There is no token {t}"), "Choose one of those that are shown"))
-        }) {
+        let unknown = tokens.iter().find(|t| !self.vocabulary.has(**t)).map(|t| {
+            Problem::new(format!("There is no token {t}"), "Choose one of those that are shown")
+        });
+        if let Some(problem) = unknown.or_else(|| tokens.first().and_then(|t| job.sampler.forbids(*t))) {
             (self.sink)(EngineEvent::Refused { job: id, problem });
-            return;
-        }
-        if let Some(problem) = tokens.first().and_then(|t| job.sampler.forbids(*t)) {
-            (self.sink)(EngineEvent::Refused { job: id, problem });
+            (self.sink)(EngineEvent::Waiting { job: id });
             return;
         }
         job.clock.goes_on();
