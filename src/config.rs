@@ -87,10 +87,7 @@ impl Settings {
             "ui.mouse" => self.mouse = truth(name, text)?,
             "engine.command" => self.engine_command = words(text),
             "sampling.samplers" => self.sampling.order = Sampling::parse_order(text)?,
-            "sampling.logit_bias" => {
-                let parts = text.split(',').map(str::trim).filter(|p| !p.is_empty());
-                self.sampling.bias = parts.map(Bias::parse).collect::<Result<_, _>>()?;
-            }
+            "sampling.logit_bias" => self.sampling.bias = Bias::parse_list(text)?,
             "sampling.grammar" => text.clone_into(&mut self.sampling.grammar),
             "log.level" if ["off", "error", "warn", "info", "debug"].contains(&text) => {
                 text.clone_into(&mut self.log_level);
@@ -122,11 +119,8 @@ impl Settings {
             "ui.mouse" => self.mouse.to_string(),
             "engine.command" => self.engine_command.join(" "),
             "log.level" => self.log_level.clone(),
-            "sampling.samplers" => self.sampling.order.iter().map(|s| s.name()).collect::<Vec<_>>().join(";"),
-            "sampling.logit_bias" => {
-                let biases = self.sampling.bias.iter().map(|b| format!("{}={}", b.text, b.add));
-                biases.collect::<Vec<_>>().join(", ")
-            }
+            "sampling.samplers" => self.sampling.order_text(),
+            "sampling.logit_bias" => self.sampling.bias_text(),
             "sampling.grammar" => self.sampling.grammar.clone(),
             _ => return None,
         })

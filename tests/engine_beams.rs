@@ -82,7 +82,8 @@ impl<'m> Plain<'m> {
     /// The tokens of a found answer: each record says how many bytes are the text of one.
     fn tokens(&self, answer: &Alternative) -> Vec<i32> {
         let (vocab, mut rest) = (self.model.vocab(), answer.text.as_bytes());
-        let all: Vec<i32> = if self.allowed.is_empty() { (0..vocab.n_tokens()).collect() } else { self.allowed.clone() };
+        let all: Vec<i32> =
+            if self.allowed.is_empty() { (0..vocab.n_tokens()).collect() } else { self.allowed.clone() };
         let mut tokens = Vec::new();
         for record in &answer.records {
             let (piece, after) = rest.split_at(record.bytes as usize);
@@ -110,6 +111,7 @@ fn beams(model: &mut Plain<'_>, s: &Sampling) -> Vec<Answer> {
         ended.sort_by(|a, b| b.1.total_cmp(&a.1));
         ended.truncate(b);
     };
+    let mut decided = false;
     for length in 1..=s.max_tokens as usize {
         let mut all: Vec<Answer> = Vec::new();
         for (before, sum) in live.clone() {
@@ -132,11 +134,14 @@ fn beams(model: &mut Plain<'_>, s: &Sampling) -> Vec<Answer> {
         };
         let over = b == 1 || s.early_stopping == EarlyStopping::First || hope <= ended.last().map_or(0.0, |e| e.1);
         if full && over {
+            decided = true;
             break;
         }
     }
     let length = live.first().map_or(1, |l| l.0.len());
-    ended.extend(live.into_iter().map(|(text, sum)| (text, score(sum, length))));
+    if !decided {
+        ended.extend(live.into_iter().map(|(text, sum)| (text, score(sum, length))));
+    }
     keep(&mut ended);
     ended
 }

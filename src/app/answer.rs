@@ -6,7 +6,7 @@ use super::event::Effect;
 use super::figures::Phase;
 use super::{App, Chat};
 use crate::chat::{
-    ConversationId, Entry, Finish, Made, Message, MessageState, Role, Sampling, Timings, TokenRecord, Usage,
+    ConversationId, Entry, Finish, LoopGuard, Made, Message, MessageState, Role, Sampling, Timings, TokenRecord, Usage,
 };
 use crate::engine::protocol::Alternative;
 
@@ -76,12 +76,14 @@ impl App {
     }
 
     pub(super) fn looped(&mut self, period: u32) {
-        if let Some(job) = &mut self.engine.job {
-            job.looped = true;
-        }
+        let Some(job) = &mut self.engine.job else { return };
+        job.looped = true;
+        let stops = job.settings.loop_guard == LoopGuard::Stop;
+        let next = if stops { "and was stopped" } else { "Esc stops it" };
         let s = if period == 1 { "" } else { "s" };
+        let dot = if stops { "," } else { "." };
         self.tell(format!(
-            "The answer repeats itself, every {period} token{s}. Esc stops it; F12 goes on with a penalty"
+            "The answer repeats itself, every {period} token{s}{dot} {next}; F12 goes on with a penalty"
         ));
     }
 
@@ -103,13 +105,7 @@ impl App {
         let parent = chat.conversation.message(id).and_then(|m| m.parent);
         let mut entries = Vec::new();
         for (n, other) in (0..).zip(alternatives) {
-            let usage = Usage { completion_tokens: u32::try_from(other.records.len()).unwrap_or(0), ..made.usage };
-            let made = Made {
-                score: Some(other.score),
-                usage,
-                finish: if other.whole { Finish::Stop } else { made.finish },
-                ..made.clone()
-            };
+            let made = other.made(made);
             let message = Message::new(chat.conversation.next_id() + n, parent, Role::Assistant, other.text, at);
             entries.push(Entry::Message(Message { made: Some(made), tokens: other.records, ..message }));
         }

@@ -238,6 +238,7 @@ impl App {
             stopped_at: None,
             told_stuck: false,
         });
+        self.look_at(self.engine.job.as_ref().map(|j| j.chat.clone()));
         self.effects.push(Effect::Engine(Request::Generate {
             job,
             prompt,
@@ -306,7 +307,8 @@ impl App {
             EngineEvent::Hello { .. } => {}
             EngineEvent::Glance(glance) => self.glanced(glance),
             EngineEvent::Scored { job, tokens } => self.scored(job, tokens),
-            EngineEvent::Split { text, tokens } => self.was_split(&text, tokens),
+            EngineEvent::Split { text, tokens } => self.was_split(text, tokens),
+            EngineEvent::Unusable { problem } => self.rules_refused(&problem),
             EngineEvent::Waiting { job } => {
                 if self.heard(job) {
                     self.waits_for_hand();
@@ -334,6 +336,11 @@ impl App {
                 }
                 self.engine.info = Some(*info);
                 self.engine.state = State::Ready;
+                self.look_at(None);
+                if let Some(split) = &mut self.split {
+                    *split = super::Split::default();
+                }
+                self.split_again();
                 self.effects.extend(self.engine.path.clone().map(Effect::RememberModel));
             }
             EngineEvent::LoadFailed(problem) => {

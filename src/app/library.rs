@@ -2,7 +2,8 @@
 
 use super::event::{Effect, Resume};
 use super::{App, Chat, Focus, fresh};
-use crate::chat::{Access, ConversationId, StoreEvent, StoreRequest, Summary};
+use crate::chat::{Access, ConversationId, Finish, StoreEvent, StoreRequest, Summary};
+use crate::engine::protocol::Request;
 
 /// The list of conversations.
 #[derive(Debug)]
@@ -220,12 +221,15 @@ impl App {
 
     /// Moves a conversation to the trash folder.
     pub(super) fn trash(&mut self, id: ConversationId) {
-        if self.chat.conversation.id == id {
-            self.stop();
-            if !self.chat.has_file {
-                self.new_chat();
-                return;
-            }
+        self.asks.retain(|a| a.chat != id);
+        // What came of an answer goes with it; the engine's later words about it mean nothing.
+        if let Some(job) = self.engine.job.as_ref().filter(|j| j.chat == id).map(|j| j.id) {
+            self.break_off("its conversation was deleted", Finish::Cancelled);
+            self.effects.push(Effect::Engine(Request::Cancel { job }));
+        }
+        if self.chat.conversation.id == id && !self.chat.has_file {
+            self.new_chat();
+            return;
         }
         self.effects.push(Effect::Store(StoreRequest::Trash(id)));
     }

@@ -16,6 +16,7 @@ mod overlay;
 mod perform;
 mod slash;
 mod sliders;
+mod tokens;
 mod transcript;
 
 use std::collections::{HashMap, VecDeque};
@@ -31,12 +32,13 @@ pub use figures::{Figures, Phase};
 pub use input::Input;
 pub use keys::shown as shown_key;
 pub use layout::{Areas, SMALLEST};
-pub use lens::{Lens, SURPRISING, Tokens, perplexity};
+pub use lens::Lens;
 pub use library::Library;
 pub use overlay::{Asked, Overlay, hits};
+pub use tokens::{SURPRISING, Split, Tokens, perplexity};
 pub use transcript::{INDENT, Row};
 
-pub use crate::engine::protocol::{Glance, Seen};
+pub use crate::engine::protocol::{Cutter, Glance, Seen};
 
 use crate::chat::{Access, Conversation, ConversationId, Knob, Message, MessageId, Preset, Sampling};
 use crate::text::Wrapped;
@@ -118,6 +120,10 @@ pub struct App {
     pub lens: Lens,
     /// Tokens that are gone through one by one.
     pub tokens: Option<Tokens>,
+    /// What is being typed in tokens, where that is shown.
+    pub split: Option<Split>,
+    /// Bias and grammar before those that the engine is asked about.
+    rules: Option<(Vec<crate::chat::Bias>, String)>,
     /// The user's presets.
     own_presets: Vec<Preset>,
     /// A prompt that is being scored.
@@ -159,6 +165,8 @@ impl App {
             all_knobs: false,
             lens: Lens::default(),
             tokens: None,
+            split: None,
+            rules: None,
             own_presets: start.presets,
             scoring: None,
             number: String::new(),
@@ -280,6 +288,11 @@ impl App {
         layout::areas(self.size, wish, |columns| self.input.height(columns))
     }
 
+    /// Whether the panel has a place of its own.
+    fn panel_has_room(&self) -> bool {
+        self.areas().is_some_and(|a| a.panel.width > 0)
+    }
+
     fn view_height(&self) -> usize {
         self.areas().map_or(1, |a| usize::from(a.messages.height))
     }
@@ -377,6 +390,7 @@ impl App {
         let text = self.input.text();
         let now = self.now.mono;
         self.chat.typed(text, now, &mut self.effects);
+        self.split_again();
     }
 
     fn mouse(&mut self, mouse: MouseEvent) {

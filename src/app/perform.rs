@@ -131,10 +131,7 @@ impl App {
             Command::Samplers => self.tell_order(),
             Command::Bias => self.tell("Which token? /bias TEXT VALUE adds to its logit, -100 forbids it; /bias off"),
             Command::Grammar => self.tell("Which file? /grammar FILE (GBNF, or a JSON schema); /grammar off"),
-            Command::Unloop => {
-                self.set_sampling(|s| s.dry_multiplier = s.dry_multiplier.max(0.8));
-                self.continue_answer();
-            }
+            Command::Unloop => self.unloop(),
             Command::Surprise => self.score_prompt(),
             Command::SplitInput => self.split_input(),
             Command::Candidates => self.go(Focus::Candidates),
@@ -343,6 +340,23 @@ impl App {
             self.chat.transcript.follow();
             self.go(Focus::Input);
             self.ask(question, Some(ticket));
+        }
+    }
+
+    /// Goes on with an answer that repeats itself; one that runs goes on as it is, with the penalty.
+    fn unloop(&mut self) {
+        let running = self.engine.job.as_ref().filter(|j| j.chat == self.chat.conversation.id);
+        let looped = self.chat.head().is_some_and(|m| m.made.as_ref().is_some_and(|made| made.looped));
+        if !running.map_or(looped, |j| j.looped) {
+            self.tell("The last answer does not repeat itself; dry_multiplier is the penalty on repetition");
+            return;
+        }
+        let runs = running.is_some();
+        self.set_sampling(|s| s.dry_multiplier = s.dry_multiplier.max(0.8));
+        if runs {
+            self.tell("The answer goes on with dry at 0.80");
+        } else {
+            self.continue_answer();
         }
     }
 

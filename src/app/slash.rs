@@ -143,7 +143,14 @@ impl App {
         }
         lines.push(String::new());
         let sampling = &self.chat.conversation.sampling;
-        lines.extend(KNOBS.iter().map(|s| format!("{:<15}{:<15}{}", s.name, s.format(sampling), s.help)));
+        lines.extend(KNOBS.iter().map(|s| format!("{:<19} {:<14} {}", s.name, s.format(sampling), s.help)));
+        lines.push(format!("{:<19} {}", "samplers", sampling.order_text()));
+        if !sampling.bias.is_empty() {
+            lines.push(format!("{:<19} {}", "logit_bias", sampling.bias_text()));
+        }
+        if !sampling.grammar.is_empty() {
+            lines.push(format!("{:<19} {}", "grammar", sampling.grammar.lines().next().unwrap_or_default()));
+        }
         let made = self.chat.conversation.path().iter().rev().find_map(|m| m.made.clone());
         if let Some(made) = made {
             let f = Figures::of(made.usage, made.timings);

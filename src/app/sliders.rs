@@ -6,6 +6,7 @@ use super::event::Effect;
 use super::overlay::Overlay;
 use super::{App, Focus};
 use crate::chat::{Bias, KNOBS, Kind, Knob, Preset, Sampling, Spec, Stage, first_knobs};
+use crate::engine::protocol::{Problem, Request};
 
 impl App {
     /// The sliders that are shown: the ones that matter first in this mode, or all.
@@ -102,12 +103,18 @@ impl App {
             about: "What the model's maker recommends.".to_owned(),
             values: i.recommended.clone(),
         });
-        Preset::built_in().into_iter().chain(self.own_presets.clone()).chain(recommended).collect()
+        Preset::with_own(&self.own_presets).into_iter().chain(recommended).collect()
     }
 
     /// Takes a preset by its name; `save NAME` makes one of the settings as they are.
     pub(super) fn preset(&mut self, argument: &str) {
-        if let Some(name) = argument.strip_prefix("save ").map(str::trim).filter(|n| !n.is_empty()) {
+        if let Some(name) = argument.strip_prefix("save").filter(|n| n.is_empty() || n.starts_with(' ')).map(str::trim)
+        {
+            let fits = |c: char| c.is_alphanumeric() || " -_.+".contains(c);
+            if name.is_empty() || name.chars().count() > 40 || !name.chars().all(fits) {
+                self.error("A preset needs a name of letters, digits and -_.+, at most 40: /preset save NAME");
+                return;
+            }
             let preset = Preset::of(name, &self.chat.conversation.sampling);
             self.own_presets.retain(|p| p.name != name);
             self.own_presets.push(preset);
@@ -168,13 +175,29 @@ impl App {
         match Bias::parse(assignment.as_deref().unwrap_or(text)) {
             Ok(bias) => {
                 self.tell(format!("'{}' gets {:+}", bias.text, bias.add));
-                self.set_sampling(|s| {
+                self.set_rules(|s| {
                     s.bias.retain(|b| b.text != bias.text);
                     s.bias.push(bias);
                 });
             }
             Err(why) => self.error(why),
         }
+    }
+
+    /// Takes another bias or grammar; the engine says if it is none, and then the one before stays.
+    fn set_rules(&mut self, change: impl FnOnce(&mut Sampling)) {
+        let before = &self.chat.conversation.sampling;
+        self.rules = Some((before.bias.clone(), before.grammar.clone()));
+        self.set_sampling(change);
+        let sampling = self.chat.conversation.sampling.clone();
+        self.effects.push(Effect::Engine(Request::Check { sampling }));
+    }
+
+    pub(super) fn rules_refused(&mut self, problem: &Problem) {
+        if let Some((bias, grammar)) = self.rules.take() {
+            self.set_sampling(|s| (s.bias, s.grammar) = (bias, grammar));
+        }
+        self.error(format!("Not taken. {problem}"));
     }
 
     /// `/grammar FILE`, `/grammar off`.
@@ -190,8 +213,9 @@ impl App {
     /// A grammar's file was read.
     pub(super) fn grammar_read(&mut self, read: Result<String, String>) {
         match read {
+            Ok(text) if text.trim().is_empty() => self.error("The file is empty; no grammar was taken"),
             Ok(text) => {
-                self.set_sampling(|s| s.grammar = text);
+                self.set_rules(|s| s.grammar = text);
                 self.tell("Answers follow the grammar from the next one on; /grammar off ends it");
             }
             Err(why) => self.error(why),

@@ -116,23 +116,23 @@ pub struct TokenRecord {
     pub others: Vec<(String, f32)>,
 }
 
-/// Saved in hundredths, as a list without names: there is one for every token of every answer.
+/// Saved in ten-thousandths, as a list without names: there is one for every token of every answer.
 #[derive(Serialize, Deserialize)]
 struct Packed(u32, i32, u32, Vec<(String, i32)>);
 
 impl Serialize for TokenRecord {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let hundredths = |log: f32| (log * 100.0).round() as i32;
-        let others = self.others.iter().map(|(text, log)| (text.clone(), hundredths(*log))).collect();
-        Packed(self.bytes, hundredths(self.logprob), self.rank, others).serialize(serializer)
+        let packed = |log: f32| (log * 10_000.0).round() as i32;
+        let others = self.others.iter().map(|(text, log)| (text.clone(), packed(*log))).collect();
+        Packed(self.bytes, packed(self.logprob), self.rank, others).serialize(serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for TokenRecord {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Packed(bytes, logprob, rank, others) = Packed::deserialize(deserializer)?;
-        let log = |hundredths: i32| hundredths as f32 / 100.0;
-        let others = others.into_iter().map(|(text, h)| (text, log(h))).collect();
+        let log = |packed: i32| packed as f32 / 10_000.0;
+        let others = others.into_iter().map(|(text, packed)| (text, log(packed))).collect();
         Ok(Self { bytes, logprob: log(logprob), rank, others })
     }
 }

@@ -182,6 +182,18 @@ impl Bias {
         let add = value.trim().parse::<f32>().ok().filter(|v| (-Self::MOST..=Self::MOST).contains(v));
         Ok(Self { text: token.to_owned(), add: add.ok_or_else(wrong)? })
     }
+
+    /// Several of them, with commas between. A text with a comma in it is given alone.
+    ///
+    /// # Errors
+    /// As [`Bias::parse`].
+    pub fn parse_list(text: &str) -> Result<Vec<Self>, String> {
+        let parts = text.split(',').map(str::trim).filter(|p| !p.is_empty());
+        parts
+            .map(Self::parse)
+            .collect::<Result<_, _>>()
+            .or_else(|why| Self::parse(text).map(|b| vec![b]).map_err(|_| why))
+    }
 }
 
 /// The settings from one list: a field, its type and its knob.
@@ -194,9 +206,10 @@ macro_rules! sampling {
         pub struct Sampling {
             $($(#[$doc])* pub $field: $type,)+
             /// The stages of the chain in their order; those that are not named are left out.
+            #[serde(rename = "samplers", alias = "order")]
             pub order: Vec<Stage>,
             /// Texts whose tokens are more or less probable.
-            #[serde(skip_serializing_if = "Vec::is_empty")]
+            #[serde(rename = "logit_bias", alias = "bias", skip_serializing_if = "Vec::is_empty")]
             pub bias: Vec<Bias>,
             /// A grammar in GBNF that the answer must follow; empty for none.
             #[serde(skip_serializing_if = "String::is_empty")]
@@ -315,10 +328,34 @@ impl Sampling {
         self.mode == Mode::Greedy || self.temperature < 0.001
     }
 
+    /// The same choice, made by hand: what a look at the distribution of these settings asks for.
+    #[must_use]
+    pub fn by_hand(mut self) -> Self {
+        match self.mode {
+            Mode::Greedy => self.temperature = 0.0,
+            Mode::Beam => {
+                self.order.retain(|stage| matches!(stage, Stage::Penalties | Stage::Dry));
+                (self.temperature, self.mirostat) = (1.0, Mirostat::Off);
+            }
+            Mode::Sample | Mode::Hand => {}
+        }
+        Self { mode: Mode::Hand, ..self }
+    }
+
+    /// The order of the chain as it is typed.
+    pub fn order_text(&self) -> String {
+        self.order.iter().map(|s| s.name()).collect::<Vec<_>>().join(";")
+    }
+
+    /// The bias as it is typed.
+    pub fn bias_text(&self) -> String {
+        self.bias.iter().map(|b| format!("{}={}", b.text, b.add)).collect::<Vec<_>>().join(", ")
+    }
+
     /// The stages from their names, which commas, semicolons or blanks divide.
     ///
     /// # Errors
-    /// Names the one that there is not.
+    /// Names the one that there is not, or that is there twice.
     pub fn parse_order(text: &str) -> Result<Vec<Stage>, String> {
         let words = text.split(|c: char| c == ',' || c == ';' || c.is_whitespace()).filter(|w| !w.is_empty());
         let named = |word: &str| {
@@ -330,10 +367,15 @@ impl Sampling {
             };
             Stage::ALL.iter().copied().find(|s| s.name() == word)
         };
-        words
-            .map(|word| {
-                named(word).ok_or_else(|| format!("there is no stage '{word}'; there are {}", Stage::NAMES.join(", ")))
-            })
-            .collect()
+        let known = || format!("there are {}", Stage::NAMES.join(", "));
+        let mut order = Vec::new();
+        for word in words {
+            let stage = named(word).ok_or_else(|| format!("there is no stage '{word}'; {}", known()))?;
+            if order.contains(&stage) {
+                return Err(format!("the stage {} is named twice", stage.name()));
+            }
+            order.push(stage);
+        }
+        if order.is_empty() { Err(format!("no stage is named; {}", known())) } else { Ok(order) }
     }
 }

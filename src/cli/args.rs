@@ -6,7 +6,7 @@ use clap::builder::Str;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use super::version;
-use crate::chat::{Bias, KNOBS, Kind, Mode, Preset, Sampling};
+use crate::chat::{Bias, KNOBS, Kind, Knob, Mode, Preset, Sampling};
 use crate::config::{SETTINGS, Settings};
 
 /// Flags of llama.cpp with one dash and several letters, which clap does not know, and what they are here.
@@ -34,7 +34,11 @@ const FLAGS: [(&str, Option<char>, &str, &str, &str); 6] = [
 /// Sampling settings that are no sliders: flag, what stands behind it, help.
 const SAMPLING: [(&str, &str, &str); 6] = [
     ("samplers", "STAGES", "The stages of the chain in their order, such as 'penalties;top_k;temperature'"),
-    ("logit-bias", "TEXT=VALUE", "Makes a token more or less probable, -100 forbids it; can be repeated"),
+    (
+        "logit-bias",
+        "TEXT=VALUE",
+        "Makes tokens more or less probable, -100 forbids: 'cat=-5, dog=2', or the flag again",
+    ),
     ("grammar", "GBNF", "A grammar that the answer must follow"),
     ("grammar-file", "FILE", "The same from a file"),
     ("json-schema", "SCHEMA", "A JSON schema that the answer must follow"),
@@ -86,7 +90,11 @@ pub fn command() -> Command {
                 .about("Ask one question; the answer goes to stdout and nothing else does")
                 .after_help(
                     "Examples:\n  llmchat ask 'What is a KV cache?'\n  cat notes.txt | llmchat ask 'Summarise this' --temp 0\n  \
-                     llmchat ask --json -n 64 'Hello' | jq .timings",
+                     llmchat ask --json -n 64 'Hello' | jq .timings\n  \
+                     llmchat ask --preset code --logprobs 2 'Reverse a list in Python'\n  \
+                     llmchat ask --beams 4 --n-best 4 --json 'Translate to French: good morning'\n  \
+                     llmchat ask --grammar 'root ::= \"yes\" | \"no\"' 'Is water wet?'\n  \
+                     llmchat ask --json-schema-file person.json --logit-bias 'John=-100' 'Invent a person'",
                 )
                 .arg(Arg::new("words").value_name("PROMPT").num_args(0..).help("The question; - reads it from stdin"))
                 .arg(switch("json", "Print one JSON object with text, usage and timings"))
@@ -97,7 +105,7 @@ pub fn command() -> Command {
                         .long("logprobs")
                         .value_name("N")
                         .value_parser(value_parser!(u32).range(0..=20))
-                        .help("Print one JSON line a token: its text, log-probability, rank and N others"),
+                        .help("Print one JSON line a token: its text, log-probability, rank and N others (0 to 20; with beams at most 2)"),
                 )
                 .arg(switch("raw", "Continue the text as it stands, without the chat template (-no-cnv)"))
                 .arg(switch("single-turn", "Accepted for llama.cpp's sake: one turn is what ask does").hide(true)),
@@ -110,6 +118,13 @@ pub fn command() -> Command {
                      llmchat probe --temp 1.5 --top-k 0 --top-p 0.9 --json 'Once upon a' | jq .cuts",
                 )
                 .arg(Arg::new("words").value_name("TEXT").num_args(0..).help("The text; - reads it from stdin"))
+                .arg(
+                    Arg::new("candidates")
+                        .long("candidates")
+                        .value_name("N")
+                        .value_parser(value_parser!(u32).range(2..=1000))
+                        .help("How many candidates are shown [default: 24]"),
+                )
                 .arg(switch("chat", "Put the text into the chat template: what would the answer begin with?"))
                 .arg(switch("json", "Print one JSON object")),
         )
@@ -200,10 +215,12 @@ fn chatting(command: Command) -> Command {
             "predict" => Some('n'),
             _ => None,
         };
-        let help = match spec.kind {
-            Kind::Choice(_) => spec.help.to_owned(),
-            _ => format!("{} [{} to {}]", spec.help, spec.min, spec.max),
+        let range = match spec.kind {
+            Kind::Choice(names) => names.join("|"),
+            _ => format!("{} to {}", spec.min, spec.max),
         };
+        let beams = if spec.modes.contains(&Mode::Beam) { "" } else { " Beam search does not use it." };
+        let help = format!("{}{beams} [{range}]", spec.help);
         let arg = Arg::new(spec.name)
             .long(spec.flag)
             .aliases(spec.aliases.iter().map(|a| Str::from(*a)))
@@ -258,15 +275,23 @@ pub fn apply(matches: &ArgMatches, settings: &mut Settings, presets: &[Preset]) 
         let (name, value) =
             assignment.split_once('=').ok_or_else(|| format!("--set {assignment}: write NAME=VALUE"))?;
         let long = format!("sampling.{name}");
-        let sampling = KNOBS.iter().any(|s| s.name == name) || SETTINGS.iter().any(|s| s.name == long);
-        let name = if sampling { long } else { name.to_owned() };
+        let knob = Knob::named(name).map(|knob| format!("sampling.{}", knob.spec().name));
+        let name = knob.or(SETTINGS.iter().any(|s| s.name == long).then_some(long)).unwrap_or(name.to_owned());
         settings.set(&name, value).map_err(|e| format!("--set: {e}"))?;
     }
-    Ok(())
+    let sampling = &settings.sampling;
+    match text("n-best").or(text("n_best")) {
+        Some(_) if sampling.mode != Mode::Beam => Err("--n-best needs a beam search: --beams N".to_owned()),
+        Some(n) if sampling.n_best > sampling.beams => {
+            Err(format!("--n-best is {n}, and of {} beams no more than {0} answers are kept", sampling.beams))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The sampling settings that are no sliders.
 fn chain(matches: &ArgMatches, sampling: &mut Sampling) -> Result<(), String> {
+    let mut given_rules = None;
     let given = |name: &str| matches.try_get_many::<String>(name).ok().flatten().into_iter().flatten();
     for (flag, ..) in SAMPLING {
         for value in given(flag) {
@@ -278,11 +303,21 @@ fn chain(matches: &ArgMatches, sampling: &mut Sampling) -> Result<(), String> {
             };
             match flag {
                 "samplers" => sampling.order = Sampling::parse_order(&text).map_err(wrong)?,
-                "logit-bias" => sampling.bias.push(Bias::parse(&text).map_err(wrong)?),
+                "logit-bias" => sampling.bias.extend(Bias::parse_list(&text).map_err(wrong)?),
+                _ if given_rules.is_some() => {
+                    return Err(wrong(format!(
+                        "--{} is there too; an answer can follow one",
+                        given_rules.unwrap_or(flag)
+                    )));
+                }
                 _ if flag.starts_with("json") && !text.trim_start().starts_with('{') => {
                     return Err(wrong("a JSON schema is an object and begins with {".to_owned()));
                 }
-                _ => sampling.grammar = text,
+                _ if text.trim().is_empty() => return Err(wrong("it is empty".to_owned())),
+                _ => {
+                    given_rules = Some(flag);
+                    sampling.grammar = text;
+                }
             }
         }
     }

@@ -17,6 +17,9 @@ use crate::engine::protocol::{EngineEvent, Prompt, Turn};
 use crate::store::Worker;
 use crate::text::Sanitiser;
 
+/// Other tokens that are saved with each token of an answer, as in the chat.
+const SAVED: u32 = 2;
+
 /// What to ask, and how to answer.
 #[derive(Debug)]
 pub struct Options {
@@ -34,11 +37,20 @@ pub struct Options {
     pub logprobs: Option<u32>,
 }
 
-/// The question: what the arguments say, and what comes through a pipe.
+/// The question.
 ///
 /// # Errors
 /// If there is none, or the pipe does not bring UTF-8.
 pub fn prompt(arguments: Option<String>) -> Result<String, Stop> {
+    let none = || Stop::Usage("there is no question. Write it behind 'llmchat ask', or pipe it in".to_owned());
+    text(arguments)?.ok_or_else(none)
+}
+
+/// What the arguments say, and what comes through a pipe; none if there is nothing.
+///
+/// # Errors
+/// If the pipe does not bring UTF-8.
+pub fn text(arguments: Option<String>) -> Result<Option<String>, Stop> {
     let dash = arguments.as_deref() == Some("-");
     let mut parts: Vec<String> = arguments.into_iter().filter(|a| a != "-").collect();
     if dash || !io::stdin().is_terminal() {
@@ -53,10 +65,7 @@ pub fn prompt(arguments: Option<String>) -> Result<String, Stop> {
         parts.extend(Some(text).filter(|t| !t.trim().is_empty()));
     }
     parts.retain(|p| !p.trim().is_empty());
-    if parts.is_empty() {
-        return Err(Stop::Usage("there is no question. Write it behind 'llmchat ask', or pipe it in".to_owned()));
-    }
-    Ok(parts.join("\n\n"))
+    Ok((!parts.is_empty()).then(|| parts.join("\n\n")))
 }
 
 /// Asks and prints.
@@ -73,6 +82,8 @@ pub fn run(context: &Context, options: &Options) -> Result<ExitCode, Stop> {
         eprintln!("note: a raw text has no system prompt; it is left out");
     }
     let mut text = String::new();
+    let mut tokens: Vec<TokenRecord> = Vec::new();
+    let others = options.logprobs.unwrap_or(0) as usize;
     let mut out = Output {
         to_terminal: io::stdout().is_terminal(),
         lines: options.logprobs.is_some(),
@@ -85,7 +96,8 @@ pub fn run(context: &Context, options: &Options) -> Result<ExitCode, Stop> {
     for note in &notes {
         eprintln!("note: {note}");
     }
-    let ask = Ask { prompt, sampling: &context.settings.sampling, ignore_eog: false, records: options.logprobs };
+    let records = options.logprobs.max(options.save.then_some(SAVED));
+    let ask = Ask { prompt, sampling: &context.settings.sampling, ignore_eog: false, records };
     let result = running.generate(ask, |event| match event {
         EngineEvent::Started { notes, .. } => {
             let beam = context.settings.sampling.mode == Mode::Beam;
@@ -95,7 +107,8 @@ pub fn run(context: &Context, options: &Options) -> Result<ExitCode, Stop> {
             text.push_str(piece);
             out.write(piece);
             if let Some(record) = record {
-                out.line(&Line::of(piece, record));
+                out.line(&Line::of(piece, record, others));
+                tokens.push(record.clone());
             }
         }
         EngineEvent::Beams { agreed, .. } => {
@@ -110,12 +123,11 @@ pub fn run(context: &Context, options: &Options) -> Result<ExitCode, Stop> {
                 let mut at = 0;
                 for record in &best.records {
                     let end = at + record.bytes as usize;
-                    out.line(&Line::of(
-                        &String::from_utf8_lossy(best.text.as_bytes().get(at..end).unwrap_or_default()),
-                        record,
-                    ));
+                    let piece = String::from_utf8_lossy(best.text.as_bytes().get(at..end).unwrap_or_default());
+                    out.line(&Line::of(&piece, record, others));
                     at = end;
                 }
+                tokens.clone_from(&best.records);
             }
         }
         _ => {}
@@ -143,9 +155,11 @@ pub fn run(context: &Context, options: &Options) -> Result<ExitCode, Stop> {
     }
     if options.stats {
         figures(&done);
+    } else if done.finish == Finish::Loop && !options.json {
+        eprintln!("note: the answer repeated itself and was stopped");
     }
     if options.save {
-        save(context, options, &system, &text, &done, &running).map_err(Stop::Failed)?;
+        save(context, options, &system, Answer { text, tokens }, &done, &running).map_err(Stop::Failed)?;
     }
     Ok(if done.finish == Finish::Cancelled { ExitCode::from(130) } else { ExitCode::SUCCESS })
 }
@@ -166,8 +180,9 @@ struct Other<'a> {
 }
 
 impl<'a> Line<'a> {
-    fn of(token: &'a str, record: &'a TokenRecord) -> Self {
-        let others = record.others.iter().map(|(token, logprob)| Other { token, logprob: *logprob }).collect();
+    fn of(token: &'a str, record: &'a TokenRecord, most: usize) -> Self {
+        let others =
+            record.others.iter().take(most).map(|(token, logprob)| Other { token, logprob: *logprob }).collect();
         Self { token, logprob: record.logprob, rank: record.rank, others }
     }
 }
@@ -272,11 +287,16 @@ fn figures(done: &Done) {
     );
 }
 
+struct Answer {
+    text: String,
+    tokens: Vec<TokenRecord>,
+}
+
 fn save(
     context: &Context,
     options: &Options,
     system: &str,
-    text: &str,
+    answer: Answer,
     done: &Done,
     running: &Running,
 ) -> Result<(), String> {
@@ -297,8 +317,16 @@ fn save(
         earlier: Vec::new(),
     };
     conversation.apply(&Entry::Message(Message::new(1, None, Role::User, options.prompt.as_str(), now)));
-    let answer = Message::new(2, Some(1), Role::Assistant, text, now);
-    conversation.apply(&Entry::Message(Message { made: Some(made), ..answer }));
+    let mut tokens = answer.tokens;
+    tokens.iter_mut().for_each(|t| t.others.truncate(SAVED as usize));
+    let message = Message::new(2, Some(1), Role::Assistant, answer.text, now);
+    conversation.apply(&Entry::Message(Message { made: Some(made.clone()), tokens, ..message }));
+    for (id, other) in (3..).zip(done.alternatives.iter().skip(1)) {
+        let message = Message::new(id, Some(1), Role::Assistant, other.text.as_str(), now);
+        let made = other.made(&made);
+        conversation.apply(&Entry::Message(Message { made: Some(made), tokens: other.records.clone(), ..message }));
+    }
+    conversation.apply(&Entry::Head { id: Some(2) });
     let worker =
         Worker::start(context.paths.conversations(), |_| {}).map_err(|e| format!("The answer is not saved: {e}"))?;
     worker.send(StoreRequest::Create(Box::new(conversation)));

@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use clap::ArgMatches;
 
 use crate::app::Resume;
-use crate::chat::{ConversationId, Preset};
+use crate::chat::{ConversationId, Mode, Preset};
 use crate::engine;
 use context::Context;
 use running::Failure;
@@ -109,8 +109,9 @@ fn dispatch(matches: &ArgMatches) -> Result<ExitCode, Stop> {
 /// Folders and settings with the flags over them. What is wrong in the file is told, and the program goes on.
 fn setup(matches: &ArgMatches) -> Result<Context, Stop> {
     let mut context = Context::new().map_err(Stop::Failed)?;
-    let presets: Vec<Preset> = Preset::built_in().into_iter().chain(context.presets().0).collect();
-    args::apply(matches, &mut context.settings, &presets).map_err(Stop::Usage)?;
+    let (own, fault) = context.presets();
+    let applied = args::apply(matches, &mut context.settings, &Preset::with_own(&own));
+    applied.map_err(|why| Stop::Usage(fault.map_or_else(|| why.clone(), |fault| format!("{why}. {fault}"))))?;
     log::start(&context);
     Ok(context)
 }
@@ -141,6 +142,9 @@ fn ask(matches: &ArgMatches) -> Result<ExitCode, Stop> {
     let context = setup(matches)?;
     told(&context);
     let flag = |name: &str| matches.try_get_one::<bool>(name).ok().flatten().copied().unwrap_or(false);
+    if context.settings.sampling.mode == Mode::Hand {
+        return Err(Stop::Usage("nobody can choose by hand here: take another --mode, or the chat".to_owned()));
+    }
     let options = ask::Options {
         prompt: ask::prompt(args::prompt(matches).map_err(Stop::Usage)?)?,
         json: flag("json"),
@@ -156,8 +160,12 @@ fn probe(matches: &ArgMatches) -> Result<ExitCode, Stop> {
     let context = setup(matches)?;
     told(&context);
     let flag = |name: &str| matches.get_flag(name);
-    let text = ask::prompt(args::prompt(matches).map_err(Stop::Usage)?)?;
-    probe::run(&context, &text, flag("chat"), flag("json"))
+    let text = args::prompt(matches).map_err(Stop::Usage)?;
+    let Some(text) = ask::text(text)? else {
+        return Err(Stop::Usage("there is no text. Write it behind 'llmchat probe', or pipe it in".to_owned()));
+    };
+    let candidates = matches.get_one::<u32>("candidates").copied().unwrap_or(24);
+    probe::run(&context, &text, &probe::Options { chat: flag("chat"), json: flag("json"), candidates })
 }
 
 fn bench(matches: &ArgMatches) -> Result<ExitCode, Stop> {

@@ -116,6 +116,11 @@ impl Running {
         self.client.send(&Request::ClearCache);
     }
 
+    /// Looks at so many candidates.
+    pub fn watch(&self, candidates: u32) {
+        self.client.send(&Request::Watch { candidates });
+    }
+
     /// Runs one job to its end. `heard` sees its events, the last one too. An interrupt stops the answer, which then
     /// ends as cancelled.
     ///

@@ -67,7 +67,8 @@ impl Client {
                     std::thread::sleep(Duration::from_millis(5));
                 }
             }
-            let last_words = lock(&words).drain(..).collect();
+            // Warnings have been there before and are no cause.
+            let last_words = lock(&words).drain(..).filter(|w| !w.trim_start().starts_with("WARN")).collect();
             sink(EngineNews::Died { how, last_words });
         })?;
         Ok(Self { requests: Some(requests), child })

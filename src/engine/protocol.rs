@@ -18,7 +18,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::chat::{Finish, Role, Sampling, Stage, Timings, TokenRecord, Usage};
+use crate::chat::{Finish, Made, Role, Sampling, Stage, Timings, TokenRecord, Usage};
 
 /// Names a job; never used twice in the life of a chat.
 pub type JobId = u64;
@@ -97,13 +97,18 @@ pub enum Request {
         /// What.
         pick: Pick,
     },
-    /// Looks at the candidates of every token from now on, or does not any more.
+    /// Looks at so many candidates of every token from now on; at none any more with 0.
     Watch {
-        /// Whether.
-        on: bool,
+        /// How many.
+        candidates: u32,
     },
     /// Looks at the candidates that are there, under these settings; answered by `Glance`, if there are any.
     Look {
+        /// The settings.
+        sampling: Sampling,
+    },
+    /// Asks whether bias and grammar of these settings can be used; answered only if not, by `Unusable`.
+    Check {
         /// The settings.
         sampling: Sampling,
     },
@@ -251,19 +256,54 @@ pub struct Glance {
     pub vocabulary: u32,
     /// What each stage that does something has left, in their order.
     pub cuts: Vec<Cut>,
-    /// The most probable candidates, as the model itself finds them.
+    /// What may be chosen, most probable first; then what was cut, by the last stage first, most probable first.
     pub candidates: Vec<Seen>,
     /// The token that was chosen, where one was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chosen: Option<i32>,
 }
 
-/// A stage and how many candidates it leaves.
+/// What takes candidates away, or makes them more or less probable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cutter {
+    /// A grammar or JSON schema.
+    Grammar,
+    /// The logit bias.
+    Bias,
+    /// Mirostat's bound.
+    Mirostat,
+    /// Only the most probable one is left.
+    Greedy,
+    /// A stage of the chain.
+    #[serde(untagged)]
+    Stage(Stage),
+}
+
+impl Cutter {
+    /// Its name as it is shown.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Grammar => "grammar",
+            Self::Bias => "bias",
+            Self::Stage(stage) => stage.name(),
+            Self::Mirostat => "mirostat",
+            Self::Greedy => "greedy",
+        }
+    }
+}
+
+/// What each of them leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cut {
-    /// The stage.
-    pub stage: Stage,
+    /// Which.
+    pub stage: Cutter,
     /// Candidates left.
     pub kept: u32,
+    /// What it does beside cutting: the temperature in use, mirostat's bound in bits, or how many tokens a penalty or
+    /// bias meets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub does: Option<f32>,
 }
 
 /// A candidate as the microscope shows it.
@@ -277,8 +317,8 @@ pub struct Seen {
     pub before: f32,
     /// The probability with which it is chosen.
     pub after: f32,
-    /// The stage that cuts it.
-    pub cut: Option<Stage>,
+    /// What cuts it.
+    pub cut: Option<Cutter>,
 }
 
 /// A beam as it stands.
@@ -303,6 +343,15 @@ pub struct Alternative {
     pub whole: bool,
     /// Its tokens.
     pub records: Vec<TokenRecord>,
+}
+
+impl Alternative {
+    /// How it was made, where `best` says it of the first one.
+    pub fn made(&self, best: &Made) -> Made {
+        let usage = Usage { completion_tokens: u32::try_from(self.records.len()).unwrap_or(0), ..best.usage };
+        let finish = if self.whole { Finish::Stop } else { best.finish };
+        Made { score: Some(self.score), usage, finish, ..best.clone() }
+    }
 }
 
 /// What the engine answers.
@@ -432,6 +481,11 @@ pub enum EngineEvent {
     Failed {
         /// The job.
         job: JobId,
+        /// Why.
+        problem: Problem,
+    },
+    /// What a `Check` asked about cannot be used.
+    Unusable {
         /// Why.
         problem: Problem,
     },

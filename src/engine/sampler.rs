@@ -11,9 +11,9 @@ mod stages;
 pub use grammar::Grammar;
 use pool::Pool;
 
-use super::protocol::{Cut, Glance, Problem, Seen};
+use super::protocol::{Cut, Cutter, Glance, Problem, Seen};
 use super::sequences::Token;
-use crate::chat::{Bias, Mirostat, Sampling, Stage, TokenRecord};
+use crate::chat::{Bias, Mirostat, Mode, Sampling, Stage, TokenRecord};
 
 /// What the chain must know of a vocabulary.
 pub trait Words {
@@ -103,14 +103,14 @@ impl Sampler {
         let u = uniform(self.seed, self.drawn, 0);
         let mut pool = std::mem::take(&mut self.pool);
         pool.fill(logits);
-        let mut unit = self.run(&mut pool, history, words, &mut |_, _| {});
+        let mut unit = self.run(&mut pool, history, words, &mut |_, _, _| {});
         let mut token = pool.draw(u).ok_or_else(nothing_left)?;
         // A grammar looks at every token's text, which is slow; mostly what was chosen anyway is in it.
         if let Some(grammar) = self.grammar.as_ref().filter(|g| !g.allows(token)) {
             let mut logits = logits.to_vec();
             grammar.forbid(&mut logits);
             pool.fill(&logits);
-            unit = self.run(&mut pool, history, words, &mut |_, _| {});
+            unit = self.run(&mut pool, history, words, &mut |_, _, _| {});
             token = pool.draw(u).ok_or_else(nothing_left)?;
         }
         if let Some(unit) = unit {
@@ -168,7 +168,9 @@ impl Sampler {
     /// Why a token must not come next, if so.
     pub fn forbids(&self, token: Token) -> Option<Problem> {
         let forbidden = self.grammar.as_ref().is_some_and(|g| !g.allows(token));
-        forbidden.then(|| Problem::new("The grammar does not allow that token", "Choose another one, or /grammar off"))
+        forbidden.then(|| {
+            Problem::new("The grammar does not allow that token", "Choose another one, or take the grammar back")
+        })
     }
 
     /// Tokens that something else chose are part of the answer.
@@ -199,46 +201,55 @@ impl Sampler {
     pub fn look(&self, logits: &[f32], history: &[Token], words: &dyn Words, most: usize) -> Result<Glance, Problem> {
         largest(logits)?;
         let total = numbers::log_sum_exp(logits);
-        let mut seen: Vec<(Token, Option<Stage>)> =
-            numbers::top(logits, most).into_iter().filter_map(|i| Some((Token::try_from(i).ok()?, None))).collect();
+        let mut seen: Vec<(Token, Option<Cutter>)> =
+            best(logits, most).into_iter().map(|(token, _)| (token, None)).collect();
         let mut cuts = Vec::new();
         let mut pool = Pool::default();
-        match &self.grammar {
-            Some(grammar) => {
-                let mut allowed = logits.to_vec();
-                grammar.forbid(&mut allowed);
-                pool.fill(&allowed);
-            }
-            None => pool.fill(logits),
-        }
-        self.run(&mut pool, history, words, &mut |stage, pool| {
-            cuts.push(Cut { stage, kept: u32::try_from(pool.len()).unwrap_or(u32::MAX) });
+        let mut watch = |by, pool: &Pool, does| {
+            cuts.push(Cut { stage: by, kept: u32::try_from(pool.len()).unwrap_or(u32::MAX), does });
             for (token, cut) in &mut seen {
                 if cut.is_none() && pool.logit(*token).is_none() {
-                    *cut = Some(stage);
+                    *cut = Some(by);
                 }
             }
-        });
+        };
+        pool.fill(logits);
+        if let Some(grammar) = &self.grammar {
+            let mut allowed = logits.to_vec();
+            grammar.forbid(&mut allowed);
+            pool.fill(&allowed);
+            watch(Cutter::Grammar, &pool, None);
+        }
+        self.run(&mut pool, history, words, &mut watch);
+        // What may be chosen is shown, also where the model itself finds it improbable.
+        let missing = pool.best(most).into_iter().filter(|t| !seen.iter().any(|(token, _)| token == t));
+        let missing: Vec<Token> = missing.take(most / 2).collect();
+        seen.truncate(most - missing.len());
+        seen.extend(missing.into_iter().map(|token| (token, None)));
         let (max, unit) = (pool.max(), pool.unit());
         let after = |token| pool.logit(token).map_or(0.0, |l| ((l - max).exp() * unit) as f32);
         let before = |token: Token| {
             let logit = usize::try_from(token).ok().and_then(|i| logits.get(i)).copied().unwrap_or(f32::NEG_INFINITY);
             (f64::from(logit) - total).exp() as f32
         };
+        let candidate = |(token, cut): (Token, Option<Cutter>)| Seen {
+            token,
+            text: String::from_utf8_lossy(&words.text(token)).into_owned(),
+            before: before(token),
+            after: after(token),
+            cut,
+        };
+        let mut candidates: Vec<Seen> = seen.into_iter().map(candidate).collect();
+        let place = |cut: Option<Cutter>| cut.and_then(|by| cuts.iter().rev().position(|c| c.stage == by));
+        candidates.sort_by(|a, b| {
+            let by_place = place(a.cut).cmp(&place(b.cut));
+            by_place.then(b.after.total_cmp(&a.after)).then(b.before.total_cmp(&a.before))
+        });
         Ok(Glance {
             entropy: (numbers::entropy(logits) / std::f64::consts::LN_2) as f32,
             vocabulary: u32::try_from(logits.len()).unwrap_or(u32::MAX),
             cuts,
-            candidates: seen
-                .into_iter()
-                .map(|(token, cut)| Seen {
-                    token,
-                    text: String::from_utf8_lossy(&words.text(token)).into_owned(),
-                    before: before(token),
-                    after: after(token),
-                    cut,
-                })
-                .collect(),
+            candidates,
             chosen: None,
         })
     }
@@ -257,38 +268,46 @@ impl Sampler {
         pool: &mut Pool,
         history: &[Token],
         words: &dyn Words,
-        watch: &mut dyn FnMut(Stage, &Pool),
+        watch: &mut dyn FnMut(Cutter, &Pool, Option<f32>),
     ) -> Option<f64> {
         let s = &self.sampling;
-        pool.adjust(self.bias.iter().copied(), biased);
-        let mirostat = s.mirostat == Mirostat::Two && !s.is_greedy();
+        if !self.bias.is_empty() {
+            pool.adjust(self.bias.iter().copied(), biased);
+            watch(Cutter::Bias, pool, Some(self.bias.len() as f32));
+        }
+        let beam = s.mode == Mode::Beam;
+        let greedy = s.is_greedy() && !beam;
+        let mirostat = s.mirostat == Mirostat::Two && !greedy && !beam;
         for stage in s.order.iter().copied() {
             let shapes = matches!(stage, Stage::Penalties | Stage::Dry);
-            let skipped = (s.is_greedy() || (mirostat && stage != Stage::Temperature)) && !shapes;
-            if !skipped && self.stage(stage, pool, history, words) {
-                watch(stage, pool);
+            let skipped = (greedy || beam || (mirostat && stage != Stage::Temperature)) && !shapes;
+            if !skipped && stages::is_active(stage, s) {
+                let does = self.stage(stage, pool, history, words);
+                watch(Cutter::Stage(stage), pool, does);
             }
         }
-        if s.is_greedy() {
+        if greedy {
             pool.keep_top(1);
+            watch(Cutter::Greedy, pool, None);
         }
         // Mirostat 2 (Basu et al. 2021): what is more surprising than mu is cut.
         mirostat.then(|| {
             let unit = pool.unit();
             let kept = pool.probabilities().iter().take_while(|p| -p.log2() <= self.mu).count();
             pool.list().truncate(kept.max(1));
+            watch(Cutter::Mirostat, pool, Some(self.mu as f32));
             unit
         })
     }
 
-    fn stage(&self, stage: Stage, pool: &mut Pool, history: &[Token], words: &dyn Words) -> bool {
+    /// Applies a stage, if it changes anything; what it does beside cutting.
+    fn stage(&self, stage: Stage, pool: &mut Pool, history: &[Token], words: &dyn Words) -> Option<f32> {
         if !stages::is_active(stage, &self.sampling) {
-            return false;
+            return None;
         }
         let breaks = |token| words.text(token).iter().any(|b| b"\n:\"*".contains(b));
         let luck = uniform(self.seed, self.drawn, 1);
-        stages::apply(stage, &stages::Around { sampling: &self.sampling, history, breaks: &breaks, luck }, pool);
-        true
+        stages::apply(stage, &stages::Around { sampling: &self.sampling, history, breaks: &breaks, luck }, pool)
     }
 }
 
@@ -351,7 +370,7 @@ fn grammar_of(sampling: &Sampling, words: &dyn Words) -> Result<Option<Grammar>,
 fn nothing_left() -> Problem {
     Problem::new(
         "The settings leave no token to choose: the bias or the grammar forbids every one",
-        "Take the bias (/bias) or the grammar (/grammar) back",
+        "Take the bias or the grammar back",
     )
 }
 

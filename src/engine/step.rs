@@ -61,8 +61,10 @@ pub struct Session<'m> {
     /// Whether the logits of the last decode call are those behind the main sequence.
     has_logits: bool,
     pace: Pace,
-    /// Somebody looks at the candidates.
-    watched: bool,
+    /// How many candidates somebody looks at.
+    watched: usize,
+    /// What was chosen from the logits that are there.
+    chosen: Option<Token>,
     glanced: Option<Instant>,
     sink: Sink,
 }
@@ -129,7 +131,8 @@ impl<'m> Session<'m> {
             nodes: 0,
             has_logits: false,
             pace: Pace::default(),
-            watched: false,
+            watched: 0,
+            chosen: None,
             glanced: None,
             sink,
             context: parts.context,
@@ -170,11 +173,16 @@ impl<'m> Session<'m> {
                 }
             }
             Request::Pick { job, pick } => self.pick(job, pick),
-            Request::Watch { on } => {
-                self.watched = on;
+            Request::Watch { candidates } => {
+                self.watched = candidates as usize;
                 self.glanced = None;
             }
             Request::Look { sampling } => self.look(sampling),
+            Request::Check { sampling } => {
+                if let Err(problem) = sampler::Sampler::new(sampling, &self.vocabulary, 0) {
+                    (self.sink)(EngineEvent::Unusable { problem });
+                }
+            }
             Request::Score { job, prompt } => self.score(job, prompt),
             Request::Split { text } => {
                 let tokens = self.vocabulary.split(&text);
@@ -323,8 +331,9 @@ impl<'m> Session<'m> {
             None => job.sampler.choose(logits, history, &self.vocabulary)?,
         };
         job.chain = false;
-        if self.watched && self.glance_is_due() {
-            self.glance(&job.sampler, Some(token));
+        self.chosen = Some(token);
+        if self.watched > 0 && self.glance_is_due() {
+            self.glance(&job.sampler);
         }
         if self.vocabulary.is_end(token) && !job.ignore_eog {
             return Ok(self.end(job, Finish::Stop));
@@ -386,6 +395,7 @@ impl<'m> Session<'m> {
     /// Runs the batch. While a long one runs, `progress` is told with the tokens that are through by now.
     fn compute(&mut self, rows: usize, progress: Option<EngineEvent>) -> Result<(), DecodeError> {
         self.has_logits = false;
+        self.chosen = None;
         NODES.store(0, Ordering::Relaxed);
         let Some(progress) = progress.filter(|_| rows >= LONG_CHUNK && self.nodes > 0) else {
             self.context.decode(&mut self.batch)?;
@@ -445,6 +455,10 @@ impl<'m> Session<'m> {
         }
         if !self.ledger.agrees(&self.context) {
             self.ledger.repair(&mut self.context);
+        }
+        if self.watched > 0 {
+            // Where the answer ends, whatever was told last.
+            self.glance(&job.sampler);
         }
         (self.sink)(EngineEvent::Finished {
             job: job.id,

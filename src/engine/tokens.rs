@@ -102,10 +102,9 @@ impl<'m> Vocabulary<'m> {
         self.vocab.tokenize(text.as_bytes(), false, false).into_iter().map(|t| t.0).collect()
     }
 
-    /// A text as it is split into tokens.
+    /// A text as it is split into tokens. Bytes that are no whole character are shown as <E6>.
     pub fn split(&self, text: &str) -> Vec<String> {
-        let tokens = self.tokens(text);
-        tokens.into_iter().map(|t| String::from_utf8_lossy(&self.text_or_name(t)).into_owned()).collect()
+        self.tokens(text).into_iter().map(|t| shown(&self.text_or_name(t))).collect()
     }
 
     /// Tokenises a prompt. Each segment is tokenised on its own, so that no control text that somebody wrote
@@ -165,6 +164,15 @@ impl Words for Vocabulary<'_> {
     fn grammar(&self, gbnf: &str) -> Result<Grammar, Problem> {
         Grammar::new(self.model, gbnf)
     }
+}
+
+fn shown(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.extend(chunk.invalid().iter().map(|byte| format!("<{byte:02X}>")));
+    }
+    text
 }
 
 #[cfg(test)]

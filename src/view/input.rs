@@ -7,8 +7,8 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Clear, Paragraph};
 
 use super::theme::Theme;
-use crate::app::{App, Focus};
-use crate::text::{fit, sanitise_line};
+use crate::app::{App, Focus, Split};
+use crate::text::{fit, sanitise_line, width};
 
 /// Draws the box into an area of at least two lines.
 pub fn draw(app: &App, theme: &Theme, area: Rect, frame: &mut Frame) {
@@ -31,22 +31,43 @@ pub fn draw(app: &App, theme: &Theme, area: Rect, frame: &mut Frame) {
     frame.render_widget(&area, text);
 }
 
-/// The line above the box: a banner, what waits, or nothing.
-fn border<'a>(app: &App, theme: &Theme, width: usize) -> Line<'a> {
-    let (text, style) = if let Some(banner) = &app.chat.banner {
-        (format!(" {} ", sanitise_line(banner)), theme.error)
+/// The line above the box: a banner, what waits, the tokens of what is typed, or nothing.
+fn border<'a>(app: &App, theme: &Theme, columns: usize) -> Line<'a> {
+    let room = columns.saturating_sub(2);
+    let texts = if let Some(banner) = &app.chat.banner {
+        vec![Span::styled(fit(&format!(" {} ", sanitise_line(banner)), room), theme.error)]
     } else if let Some(next) = app.chat.queued.first() {
         let more = app.chat.queued.len() - 1;
         let more = if more > 0 { format!(" (+{more})") } else { String::new() };
-        (format!(" waiting{more}: {} ", sanitise_line(next)), theme.faint)
+        vec![Span::styled(fit(&format!(" waiting{more}: {} ", sanitise_line(next)), room), theme.faint)]
+    } else if let Some(split) = &app.split {
+        tokens(split, theme, room)
     } else {
-        (String::new(), theme.faint)
+        Vec::new()
     };
-    let text = fit(&text, width.saturating_sub(2));
-    let rest = width.saturating_sub(1 + crate::text::width(&text));
-    Line::from(vec![
-        Span::styled("─", theme.faint),
-        Span::styled(text, style),
-        Span::styled("─".repeat(rest), theme.faint),
-    ])
+    let used: usize = texts.iter().map(|s| width(&s.content)).sum();
+    let mut spans = vec![Span::styled("─", theme.faint)];
+    spans.extend(texts);
+    spans.push(Span::styled("─".repeat(columns.saturating_sub(1 + used)), theme.faint));
+    Line::from(spans)
+}
+
+/// How many tokens are typed, and the last of them, every second one marked.
+fn tokens<'a>(split: &Split, theme: &Theme, room: usize) -> Vec<Span<'a>> {
+    let n = split.tokens.len();
+    let head = format!(" {n} token{} ", if n == 1 { "" } else { "s" });
+    let mut left = room.saturating_sub(width(&head) + 2);
+    let mut spans = Vec::new();
+    for (nth, token) in split.tokens.iter().enumerate().rev() {
+        let text = sanitise_line(&token.replace('\n', "⏎").replace(' ', "·"));
+        if width(&text) > left {
+            spans.push(Span::styled("…", theme.faint));
+            break;
+        }
+        left -= width(&text);
+        spans.push(Span::styled(text, if nth % 2 == 1 { theme.other } else { theme.text }));
+    }
+    spans.push(Span::styled(fit(&head, room), theme.faint));
+    spans.reverse();
+    spans
 }

@@ -28,7 +28,7 @@ pub fn lines(app: &App, theme: &Theme, columns: usize, room: usize) -> Vec<Line<
     }
     let title = if app.is_by_hand() { "next token: choose" } else { "next token" };
     let mut lines = vec![rule(theme, title, columns)];
-    let Some(glance) = &app.lens.glance else {
+    let Some(glance) = app.glance() else {
         lines.push(Line::styled("– (after the first question)", theme.faint));
         return lines;
     };
@@ -44,7 +44,7 @@ pub fn lines(app: &App, theme: &Theme, columns: usize, room: usize) -> Vec<Line<
     lines
 }
 
-/// The candidates, most probable first, each stage drawn as the line before the first one that it cuts.
+/// What may be chosen, then what each stage cuts under its line.
 fn candidates(
     glance: &Glance,
     theme: &Theme,
@@ -53,7 +53,7 @@ fn candidates(
 ) -> Vec<(Option<usize>, Line<'static>)> {
     let mut lines = Vec::new();
     let mut drawn = Vec::new();
-    let most = glance.candidates.first().map_or(1.0, |c| c.before).max(f32::MIN_POSITIVE);
+    let most = glance.candidates.iter().map(|c| c.before).fold(f32::MIN_POSITIVE, f32::max);
     for (nth, seen) in glance.candidates.iter().enumerate() {
         if let Some(stage) = seen.cut.filter(|stage| !drawn.contains(stage)) {
             drawn.push(stage);

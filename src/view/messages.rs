@@ -90,6 +90,7 @@ fn foot(app: &App, theme: &Theme, id: MessageId) -> Line<'static> {
 fn running(app: &App) -> String {
     match app.engine.figures.phase {
         _ if app.engine.job.as_ref().is_some_and(Job::is_stopping) => "  stops …".to_owned(),
+        _ if app.is_by_hand() => "  waits for you".to_owned(),
         Phase::Prefill => "  reads …".to_owned(),
         _ => "  writes …".to_owned(),
     }

@@ -52,9 +52,11 @@ pub fn draw(app: &App, theme: &Theme, area: Rect, frame: &mut Frame) {
     if let Some(made) = message.and_then(|m| m.made.as_ref()) {
         lines.extend(earlier(made).into_iter().map(|text| Line::styled(fit(&text, columns), theme.text)));
     }
-    lines.push(rule(theme, "sampling", columns));
     let made = message.and_then(|m| m.made.as_ref()).map(|m| (&m.sampling, Some(m.seed)));
     let (sampling, seed) = made.unwrap_or((&app.chat.conversation.sampling, None));
+    let rules = [("bias", sampling.bias.is_empty()), ("grammar", sampling.grammar.is_empty())];
+    let rules = rules.iter().filter(|(_, none)| !none).map(|(name, _)| format!(" · {name}"));
+    lines.push(rule(theme, &format!("sampling{}", rules.collect::<String>()), columns));
     let height = usize::from(area.height);
     let knobs = sliders::lines(app, theme, sampling, seed, columns, height);
     // What is worked with has the room; the microscope comes next, and the figures take what is left.

@@ -5,7 +5,7 @@ use ratatui::text::{Line, Span};
 
 use super::panel::part;
 use super::theme::Theme;
-use crate::app::{App, Focus};
+use crate::app::{App, Cutter, Focus};
 use crate::chat::{KNOBS, Kind, Knob, Sampling, Spec, Stage};
 use crate::text::{Wrapped, fit};
 
@@ -55,8 +55,13 @@ fn explained(app: &App, spec: &Spec, sampling: &Sampling) -> String {
     if !spec.modes.contains(&sampling.mode) {
         return format!("Not used in mode {}. {}", sampling.mode.name(), spec.help);
     }
-    let of = app.lens.glance.as_ref().map_or(0, |g| g.vocabulary);
-    let now = kept(app, spec.knob).map_or(String::new(), |kept| format!("Now: {kept} of {of} left. "));
+    let of = app.glance().map_or(0, |g| g.vocabulary);
+    let now = match does(app, spec.knob) {
+        Some(kept) if kept.bytes().all(|b| b.is_ascii_digit()) => format!("Now: {kept} of {of} left. "),
+        Some(met) if met.ends_with(" met") => format!("Now: {} tokens get it. ", met.trim_end_matches(" met")),
+        Some(other) => format!("Now: {other}. "),
+        None => String::new(),
+    };
     now + spec.help
 }
 
@@ -93,23 +98,35 @@ fn line(
         }
     }
     // What it does now, to the candidates that are there.
-    if let Some(kept) = kept(app, spec.knob).filter(|_| used_seed.is_none() && !unused) {
-        spans.push(Span::styled(format!(" →{kept}"), theme.faint));
+    if let Some(does) = does(app, spec.knob).filter(|_| used_seed.is_none() && !unused) {
+        spans.push(Span::styled(format!(" →{does}"), theme.faint));
     }
     Line::from(spans)
 }
 
-/// How many candidates the stage of a slider leaves, where it does something.
-fn kept(app: &App, knob: Knob) -> Option<u32> {
+/// What a slider does to the candidates that are there: how many it leaves, or what else.
+fn does(app: &App, knob: Knob) -> Option<String> {
     let stage = match knob {
+        Knob::Temperature | Knob::DynatempRange => Stage::Temperature,
         Knob::TopK => Stage::TopK,
         Knob::TopP => Stage::TopP,
         Knob::MinP => Stage::MinP,
         Knob::TypicalP => Stage::TypicalP,
         Knob::TopNSigma => Stage::TopNSigma,
         Knob::XtcProbability => Stage::Xtc,
+        Knob::RepeatPenalty | Knob::FrequencyPenalty | Knob::PresencePenalty => Stage::Penalties,
+        Knob::DryMultiplier => Stage::Dry,
+        Knob::Mirostat => Stage::default(),
         _ => return None,
     };
-    let glance = app.lens.glance.as_ref()?;
-    glance.cuts.iter().find(|c| c.stage == stage).map(|c| c.kept)
+    let by = if knob == Knob::Mirostat { Cutter::Mirostat } else { Cutter::Stage(stage) };
+    let glance = app.glance()?;
+    let cut = glance.cuts.iter().find(|c| c.stage == by)?;
+    let top = || glance.candidates.first().map_or(0.0, |c| c.after * 100.0);
+    Some(match (by, cut.does) {
+        (Cutter::Mirostat, Some(mu)) => format!("{} left, μ {mu:.1}", cut.kept),
+        (Cutter::Stage(Stage::Temperature), Some(t)) => format!("T {t:.2}, best {:.0}%", top()),
+        (_, Some(met)) => format!("{met:.0} met"),
+        (_, None) => cut.kept.to_string(),
+    })
 }

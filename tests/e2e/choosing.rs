@@ -226,10 +226,12 @@ fn what_is_typed_and_what_was_said_are_seen_as_tokens() {
     chat.type_text("Extraordinarily");
     chat.wait_for("Extraordinarily");
     chat.type_text("\x1bt");
-    chat.wait_for("what you type: token 1 of");
-    chat.type_text("\x1b");
-    chat.wait_gone("what you type");
-    chat.type_text("i\x15/surprise\r");
+    chat.wait_for(" tokens Extra");
+    chat.type_text(" 日");
+    chat.wait_for("<");
+    chat.type_text("\x1bt");
+    chat.wait_gone(" tokens Extra");
+    chat.type_text("\x15/surprise\r");
     chat.wait_for("prompt: token 1 of");
     chat.wait_for("perplexity");
     chat.type_text("n");

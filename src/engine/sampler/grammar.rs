@@ -31,8 +31,13 @@ impl Grammar {
         crate::engine::log::forget();
         let made;
         let gbnf = if text.trim_start().starts_with('{') {
-            made = llama_cpp_2::json_schema_to_grammar(text).map_err(|error| {
-                Problem::new(format!("The JSON schema cannot be used: {error}"), "Mend it; it must be a JSON object")
+            let schema: Result<serde_json::Value, _> = serde_json::from_str(text);
+            schema.map_err(|error| Problem::new(format!("The JSON schema is no JSON: {error}"), "Mend it"))?;
+            made = llama_cpp_2::json_schema_to_grammar(text).map_err(|_| {
+                Problem::new(
+                    "The JSON schema cannot be made a grammar",
+                    "Mend it: its types must be those of JSON Schema, and every $ref must lead somewhere",
+                )
             })?;
             &made
         } else {
@@ -41,8 +46,12 @@ impl Grammar {
         match LlamaSampler::grammar(model, gbnf, "root") {
             Ok(state) => Ok(Self { state: state.into() }),
             Err(error) => {
-                let why = crate::engine::log::last_error().unwrap_or_else(|| error.to_string());
-                Err(Problem::new(format!("The grammar cannot be read: {why}"), "Mend it; it needs a rule named root"))
+                let why = crate::engine::log::last_error().map_or_else(String::new, |why| format!(": {why}"));
+                tracing::info!("a grammar was refused: {error}");
+                Err(Problem::new(
+                    format!("The grammar cannot be read{why}"),
+                    "Mend it: it needs a rule named root and every rule that it names, and no rule may begin with itself",
+                ))
             }
         }
     }
@@ -75,7 +84,10 @@ impl Grammar {
     /// If it does not fit.
     pub fn accept(&mut self, token: Token) -> Result<(), Problem> {
         if !self.allows(token) {
-            return Err(Problem::new("The grammar does not allow that token", "Choose another one, or /grammar off"));
+            return Err(Problem::new(
+                "The grammar does not allow that token",
+                "Choose another one, or take the grammar back",
+            ));
         }
         self.state.get_mut().accept(LlamaToken(token));
         Ok(())

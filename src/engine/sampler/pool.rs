@@ -61,9 +61,19 @@ impl Pool {
         }
     }
 
-    /// Changes the logits of some tokens, each at most once.
-    pub fn adjust(&mut self, changes: impl IntoIterator<Item = (Token, f32)>, how: impl Fn(f64, f32) -> f64) {
+    /// The tokens of the largest logits, largest first.
+    pub fn best(&self, most: usize) -> Vec<Token> {
+        if self.is_list {
+            return self.list.iter().take(most).map(|c| c.id).collect();
+        }
+        super::best(&self.all, most).into_iter().map(|(token, _)| token).collect()
+    }
+
+    /// Changes the logits of some tokens, each at most once. Gives how many.
+    pub fn adjust(&mut self, changes: impl IntoIterator<Item = (Token, f32)>, how: impl Fn(f64, f32) -> f64) -> usize {
+        let mut n = 0;
         for (id, by) in changes {
+            n += 1;
             if self.is_list {
                 if let Some(candidate) = self.list.iter_mut().find(|c| c.id == id) {
                     candidate.logit = how(candidate.logit, by);
@@ -74,6 +84,7 @@ impl Pool {
         }
         self.list.retain(|c| c.logit > f64::NEG_INFINITY);
         self.sort();
+        n
     }
 
     /// Divides every logit.

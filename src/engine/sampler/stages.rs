@@ -34,20 +34,21 @@ pub fn is_active(stage: Stage, s: &Sampling) -> bool {
     }
 }
 
-/// Applies a stage. At least one candidate stays where there was one.
-pub fn apply(stage: Stage, around: &Around<'_>, pool: &mut Pool) {
+/// Applies a stage. At least one candidate stays where there was one. Gives what it does beside cutting.
+pub fn apply(stage: Stage, around: &Around<'_>, pool: &mut Pool) -> Option<f32> {
     let s = around.sampling;
     match stage {
-        Stage::Penalties => penalties(around, pool),
-        Stage::Dry => dry(around, pool),
+        Stage::Penalties => return Some(penalties(around, pool) as f32),
+        Stage::Dry => return Some(dry(around, pool) as f32),
+        Stage::Temperature => return Some(temperature(s, pool) as f32),
         Stage::TopNSigma => top_n_sigma(s.top_n_sigma, pool),
         Stage::TopK => pool.keep_top(s.top_k as usize),
         Stage::TypicalP => typical(f64::from(s.typical_p), pool),
         Stage::TopP => top_p(f64::from(s.top_p), pool),
         Stage::MinP => pool.keep_from(pool.max() + f64::from(s.min_p).ln()),
         Stage::Xtc => xtc(around, pool),
-        Stage::Temperature => temperature(s, pool),
     }
+    None
 }
 
 fn recent(history: &[Token], n: usize) -> &[Token] {
@@ -55,8 +56,8 @@ fn recent(history: &[Token], n: usize) -> &[Token] {
 }
 
 /// Repeat penalty: CTRL (Keskar et al. 2019), with the sign rule of the field; frequency and presence penalty:
-/// the API of `OpenAI`.
-fn penalties(around: &Around<'_>, pool: &mut Pool) {
+/// the API of `OpenAI`. Gives how many tokens it meets.
+fn penalties(around: &Around<'_>, pool: &mut Pool) -> usize {
     let s = around.sampling;
     let mut window = recent(around.history, s.repeat_last_n as usize).to_vec();
     window.sort_unstable();
@@ -65,17 +66,18 @@ fn penalties(around: &Around<'_>, pool: &mut Pool) {
         let by = f64::from(s.repeat_penalty);
         let repeated = if logit > 0.0 { logit / by } else { logit * by };
         repeated - f64::from(count) * f64::from(s.frequency_penalty) - f64::from(s.presence_penalty)
-    });
+    })
 }
 
 /// DRY (p-e-w 2024): a token that would go on with a repetition of n tokens loses multiplier · base^(n − allowed).
-fn dry(around: &Around<'_>, pool: &mut Pool) {
+/// Gives how many do.
+fn dry(around: &Around<'_>, pool: &mut Pool) -> usize {
     let s = around.sampling;
     let window = usize::try_from(s.dry_penalty_last_n).map_or(around.history, |n| recent(around.history, n));
     let limit = window.iter().rev().take_while(|t| !(around.breaks)(**t)).count();
     let allowed = s.dry_allowed_length as usize;
     if limit < allowed {
-        return;
+        return 0;
     }
     let mut repeated: Vec<(Token, usize)> = Vec::new();
     for (length, next) in suffix_matches(window).into_iter().zip(window.iter().skip(1)) {
@@ -92,7 +94,7 @@ fn dry(around: &Around<'_>, pool: &mut Pool) {
         let power = ((length - allowed) as f64).min(most);
         (f64::from(s.dry_multiplier) * f64::from(s.dry_base).powf(power)) as f32
     };
-    pool.adjust(longest.map(|(token, length)| (*token, loss(*length))), |logit, loss| logit - f64::from(loss));
+    pool.adjust(longest.map(|(token, length)| (*token, loss(*length))), |logit, loss| logit - f64::from(loss))
 }
 
 /// For each place but the last: how many tokens up to it are the same as those up to the end. The Z-function
@@ -184,15 +186,15 @@ fn xtc(around: &Around<'_>, pool: &mut Pool) {
     pool.list().drain(..above.saturating_sub(1));
 }
 
-/// Temperature; with a range it follows the entropy (Zhu et al. 2024, as llama.cpp does it).
-fn temperature(s: &Sampling, pool: &mut Pool) {
+/// Temperature; with a range it follows the entropy (Zhu et al. 2024, as llama.cpp does it). Gives the one in use.
+fn temperature(s: &Sampling, pool: &mut Pool) -> f64 {
     let mut t = f64::from(s.temperature);
     if s.dynatemp_range > 0.0 {
         let range = f64::from(s.dynatemp_range);
         let (low, high) = ((t - range).max(0.0), t + range);
         let probabilities = pool.probabilities();
         if probabilities.len() < 2 {
-            return;
+            return t;
         }
         let entropy: f64 = probabilities.iter().filter(|p| **p > 0.0).map(|p| -p * p.ln()).sum();
         let share = entropy / (probabilities.len() as f64).ln();
@@ -203,4 +205,5 @@ fn temperature(s: &Sampling, pool: &mut Pool) {
     } else {
         pool.divide(t);
     }
+    t
 }

@@ -422,15 +422,32 @@ fn the_microscope_shows_what_the_chain_does() {
     };
     let words = Numbers(100);
     let glance = sampler(s, 100).look(&logits, &[], &words, 12).unwrap();
-    let kept: Vec<(Stage, u32)> = glance.cuts.iter().map(|c| (c.stage, c.kept)).collect();
-    assert_eq!(kept, [(Stage::TopK, 10), (Stage::TopP, 5), (Stage::Temperature, 5)]);
+    let kept: Vec<(Cutter, u32)> = glance.cuts.iter().map(|c| (c.stage, c.kept)).collect();
+    let by = Cutter::Stage;
+    assert_eq!(kept, [(by(Stage::TopK), 10), (by(Stage::TopP), 5), (by(Stage::Temperature), 5)]);
     assert_eq!(glance.candidates.len(), 12);
     let cut = |i: usize| glance.candidates[i].cut;
-    assert_eq!((cut(4), cut(5), cut(9), cut(10)), (None, Some(Stage::TopP), Some(Stage::TopP), Some(Stage::TopK)));
+    assert_eq!(
+        (cut(4), cut(5), cut(9), cut(10)),
+        (None, Some(by(Stage::TopP)), Some(by(Stage::TopP)), Some(by(Stage::TopK)))
+    );
     let after: f32 = glance.candidates.iter().map(|c| c.after).sum();
     assert!((after - 1.0).abs() < 1e-5);
     let first = 1.0 - (-1.0f64 / 3.0).exp();
     assert!((f64::from(glance.candidates[0].before) - first).abs() < 1e-5);
+    // What is chosen is shown, however improbable the model finds it, and each mode is shown as it chooses.
+    let unlikely = Sampling { bias: vec![Bias { text: "90".into(), add: 100.0 }], top_k: 1, ..plain() };
+    let glance = sampler(unlikely, 100).look(&logits, &[], &words, 12).unwrap();
+    assert_eq!((glance.candidates.len(), glance.candidates[0].token, glance.candidates[0].after), (12, 90, 1.0));
+    assert_eq!(glance.cuts[0], Cut { stage: Cutter::Bias, kept: 100, does: Some(1.0) });
+    let greedy = sampler(Sampling { mode: Mode::Greedy, ..plain() }, 100).look(&logits, &[], &words, 3).unwrap();
+    assert_eq!((greedy.cuts[0].stage, greedy.candidates[0].after), (Cutter::Greedy, 1.0));
+    let beam = Sampling { mode: Mode::Beam, top_k: 1, temperature: 0.0, ..plain() };
+    let beam = sampler(beam, 100).look(&logits, &[], &words, 3).unwrap();
+    assert!(beam.cuts.is_empty() && beam.candidates.iter().all(|c| (c.before - c.after).abs() < 1e-6));
+    let miro = Sampling { mirostat: Mirostat::Two, mirostat_tau: 0.5, ..plain() };
+    let miro = sampler(miro, 100).look(&logits, &[], &words, 3).unwrap();
+    assert_eq!(miro.cuts.last().unwrap().stage, Cutter::Mirostat);
     let even = sampler(plain(), 64).look(&[1.0; 64], &[], &Numbers(64), 1).unwrap();
     assert!((even.entropy - 6.0).abs() < 1e-4);
 }

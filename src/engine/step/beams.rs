@@ -8,7 +8,7 @@ use crate::engine::job::{Beams, Job};
 use crate::engine::protocol::{Alternative, BeamLine, EngineEvent, Problem};
 use crate::engine::sampler::Words;
 use crate::engine::sequences::{MAIN, SeqId, Token};
-use crate::engine::strategy::beam::{Mark, Round, Rules, Search};
+use crate::engine::strategy::beam::{Ended, Mark, Round, Rules, Search};
 use crate::engine::utf8::Utf8Stream;
 
 /// The end of a beam's text that is told live; the whole comes with the end.
@@ -146,13 +146,18 @@ impl Session<'_> {
         Ok(Some(rows))
     }
 
-    fn rank(&self, job: &mut Job, beams: &Beams, nth: usize, row: usize) -> Result<Row, Problem> {
+    fn rank(&mut self, job: &mut Job, beams: &Beams, nth: usize, row: usize) -> Result<Row, Problem> {
         let mut history = Vec::new();
         if job.sampler.looks_back() {
             history.extend_from_slice(self.ledger.tokens());
             history.extend(beams.search.live[nth].marks.iter().map(|m| m.token));
         }
-        let logits = self.context.get_logits_ith(i32::try_from(row).unwrap_or(0));
+        let row = i32::try_from(row).unwrap_or(0);
+        // The microscope follows the leader.
+        if nth == 0 && self.watched > 0 && self.glance_is_due() {
+            self.glance_at(&job.sampler, row, &history);
+        }
+        let logits = self.context.get_logits_ith(row);
         job.sampler.ranked(logits, &history, &self.vocabulary, beams.grammars[nth].as_ref(), beams.search.row_size())
     }
 
@@ -296,8 +301,16 @@ impl Session<'_> {
         };
         beams.search.end(keep, |ticket| dropped.push(ticket));
         let n_best = (job.sampler.sampling().n_best as usize).max(1);
-        dropped.extend(beams.search.ended.iter().skip(n_best).map(|e| e.kept));
-        beams.search.ended.truncate(n_best);
+        // The same text in other tokens is no other answer.
+        let mut texts: Vec<String> = Vec::new();
+        let (kept, superfluous) = std::mem::take(&mut beams.search.ended).into_iter().partition(|ended| {
+            let text = self.text_of(&ended.marks);
+            let new = texts.len() < n_best && !texts.contains(&text);
+            texts.extend(new.then_some(text));
+            new
+        });
+        beams.search.ended = kept;
+        dropped.extend(superfluous.iter().map(|e: &Ended<u32>| e.kept));
         self.drop_kept(&mut beams, &dropped);
         for (live, seq) in beams.seqs.iter().enumerate().filter(|(_, seq)| **seq != MAIN) {
             match made.iter().find(|(ticket, at)| *at == live && !dropped.contains(ticket)) {

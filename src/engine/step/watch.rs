@@ -11,7 +11,7 @@ use crate::engine::sequences::{MAIN, Token};
 
 /// How often a glance is told while tokens stream: as often as a screen shows it.
 const OFTEN: Duration = Duration::from_millis(33);
-/// Candidates in a glance.
+/// Candidates that are told where nobody said how many.
 const CANDIDATES: usize = 24;
 /// Rows of a prompt that are scored together: each needs the logits of a whole vocabulary.
 const SCORED: usize = 32;
@@ -30,7 +30,7 @@ impl Session<'_> {
         } else if job.waits
             && let Some(job) = self.job.take()
         {
-            self.glance(&job.sampler, None);
+            self.glance(&job.sampler);
             self.job = Some(job);
         }
     }
@@ -38,7 +38,7 @@ impl Session<'_> {
     pub(super) fn wait_for_hand(&mut self, mut job: Job) -> Job {
         job.waits = true;
         job.clock.waits();
-        self.glance(&job.sampler, None);
+        self.glance(&job.sampler);
         (self.sink)(EngineEvent::Waiting { job: job.id });
         job
     }
@@ -50,9 +50,10 @@ impl Session<'_> {
             Pick::Token(token) => vec![token],
             Pick::Text(text) => self.vocabulary.tokens(&text),
         };
-        let unknown = tokens.iter().find(|t| !self.vocabulary.has(**t)).map(|t| {
-            Problem::new(format!("There is no token {t}"), "Choose one of those that are shown")
-        });
+        let unknown = tokens
+            .iter()
+            .find(|t| !self.vocabulary.has(**t))
+            .map(|t| Problem::new(format!("There is no token {t}"), "Choose one of those that are shown"));
         if let Some(problem) = unknown.or_else(|| tokens.first().and_then(|t| job.sampler.forbids(*t))) {
             (self.sink)(EngineEvent::Refused { job: id, problem });
             (self.sink)(EngineEvent::Waiting { job: id });
@@ -74,24 +75,51 @@ impl Session<'_> {
     }
 
     /// Tells the candidates behind the main sequence, if their logits are there.
-    pub(super) fn glance(&self, sampler: &Sampler, chosen: Option<Token>) {
-        if !self.has_logits {
-            return;
+    pub(super) fn glance(&self, sampler: &Sampler) {
+        if self.has_logits {
+            self.glance_at(sampler, -1, self.ledger.tokens());
         }
-        let logits = self.context.get_logits_ith(-1);
-        if let Ok(mut glance) = sampler.look(logits, self.ledger.tokens(), &self.vocabulary, CANDIDATES) {
-            glance.chosen = chosen;
+    }
+
+    /// Tells the candidates behind a row of the last decode call, before which `history` stands.
+    pub(super) fn glance_at(&self, sampler: &Sampler, row: i32, history: &[Token]) {
+        let most = if self.watched > 0 { self.watched } else { CANDIDATES };
+        if let Ok(mut glance) = sampler.look(self.context.get_logits_ith(row), history, &self.vocabulary, most) {
+            glance.chosen = self.chosen;
             (self.sink)(EngineEvent::Glance(glance));
         }
     }
 
-    /// The same under other settings, without a job.
+    /// The same under other settings, without a job. Logits that a stop has cost are computed again.
     pub(super) fn look(&mut self, sampling: Sampling) {
         if let Some(job) = self.job.take_if(|j| j.waits) {
-            self.glance(&job.sampler, None);
+            self.glance(&job.sampler);
             self.job = Some(job);
-        } else if let Ok(sampler) = Sampler::new(sampling, &self.vocabulary, 0) {
-            self.glance(&sampler, None);
+        } else if self.job.is_none()
+            && let Ok(sampler) = Sampler::new(sampling, &self.vocabulary, 0)
+        {
+            if !self.has_logits {
+                self.restore_logits();
+            }
+            self.glance(&sampler);
+        }
+    }
+
+    /// Decodes the last token of the main sequence again. Where that fails, the logits stay unknown.
+    fn restore_logits(&mut self) {
+        let tokens = self.ledger.tokens().to_vec();
+        if tokens.is_empty() {
+            return;
+        }
+        let kept = self.ledger.reuse(&mut self.context, &tokens, |_| None).kept;
+        if kept + 1 == tokens.len() && self.fill_main(&tokens[kept..], true).is_ok() {
+            match self.compute(1, None) {
+                Ok(()) => {
+                    self.ledger.extend(&tokens[kept..]);
+                    self.has_logits = true;
+                }
+                Err(_) => self.ledger.repair(&mut self.context),
+            }
         }
     }
 

@@ -183,10 +183,16 @@ impl<T> Search<T> {
 
     fn is_done(&self) -> bool {
         let Some(best) = self.live.first() else { return true };
-        let length = best.marks.len();
-        if length >= self.rules.longest {
+        if best.marks.len() >= self.rules.longest {
             return true;
         }
+        self.is_decided()
+    }
+
+    /// Whether what has ended is better, by the rule of the search, than anything that lives.
+    fn is_decided(&self) -> bool {
+        let Some(best) = self.live.first() else { return !self.ended.is_empty() };
+        let length = best.marks.len();
         // With one beam it is a greedy answer, which ends with its first end token.
         if self.rules.width <= 1 {
             return !self.ended.is_empty();
@@ -201,9 +207,12 @@ impl<T> Search<T> {
         }
     }
 
-    /// Ends the search: the living beams become answers that were cut, and the best of all are left, best first.
+    /// Ends the search. Unless it is decided the living beams become answers that were cut; the best of all are left,
+    /// best first.
     pub fn end(&mut self, mut keep: impl FnMut(usize) -> T, mut drop: impl FnMut(T)) {
-        for (i, beam) in std::mem::take(&mut self.live).into_iter().enumerate() {
+        let decided = self.is_decided();
+        let live = std::mem::take(&mut self.live);
+        for (i, beam) in live.into_iter().enumerate().filter(|_| !decided) {
             let score = self.score(beam.sum, beam.marks.len());
             if !beam.marks.is_empty() && self.is_among_best(score) {
                 self.insert(Ended { marks: beam.marks, score, whole: false, kept: keep(i) }, &mut drop);

@@ -97,6 +97,7 @@ fn plainly(model: &Model, rules: Rules) -> Vec<Answer> {
         ended.sort_by(|a, b| b.1.total_cmp(&a.1));
         ended.truncate(b);
     };
+    let mut decided = false;
     for length in 1..=rules.longest {
         let mut all: Vec<(Vec<Token>, f64)> = Vec::new();
         for (before, sum) in &live {
@@ -126,11 +127,14 @@ fn plainly(model: &Model, rules: Rules) -> Vec<Answer> {
             _ => full && hope <= worst,
         };
         if over {
+            decided = true;
             break;
         }
     }
     let length = live.first().map_or(1, |l| l.0.len());
-    ended.extend(live.into_iter().map(|(text, sum)| (text, score(sum, length))));
+    if !decided {
+        ended.extend(live.into_iter().map(|(text, sum)| (text, score(sum, length))));
+    }
     best(&mut ended);
     ended
 }
