@@ -200,7 +200,7 @@ impl Sampler {
     /// As [`Sampler::choose`].
     pub fn look(&self, logits: &[f32], history: &[Token], words: &dyn Words, most: usize) -> Result<Glance, Problem> {
         largest(logits)?;
-        let total = numbers::log_sum_exp(logits);
+        let (total, entropy) = numbers::spread(logits);
         let mut seen: Vec<(Token, Option<Cutter>)> =
             best(logits, most).into_iter().map(|(token, _)| (token, None)).collect();
         let mut cuts = Vec::new();
@@ -246,7 +246,7 @@ impl Sampler {
             by_place.then(b.after.total_cmp(&a.after)).then(b.before.total_cmp(&a.before))
         });
         Ok(Glance {
-            entropy: (numbers::entropy(logits) / std::f64::consts::LN_2) as f32,
+            entropy: (entropy / std::f64::consts::LN_2) as f32,
             vocabulary: u32::try_from(logits.len()).unwrap_or(u32::MAX),
             cuts,
             candidates,

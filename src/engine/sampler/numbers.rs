@@ -29,38 +29,47 @@ pub fn has_nan(values: &[f32]) -> bool {
 
 /// Σ e^(v − max).
 pub fn sum_exp(values: &[f32], max: f32) -> f64 {
-    sum(values, |v| exp(v - max))
+    let [sum] = sums(values, |v| [exp(v - max)]);
+    sum
 }
 
-/// The entropy of the distribution in nats: ln Z − Σ p · (v − max), Z = Σ e^(v − max).
-pub fn entropy(values: &[f32]) -> f64 {
+/// ln Σ e^v and the entropy of the distribution in nats, in one pass: H = ln Z − Σ p · (v − max), Z = Σ e^(v − max).
+pub fn spread(values: &[f32]) -> (f64, f64) {
     let max = max(values);
-    let z = sum_exp(values, max);
-    let moment = sum(values, |v| {
+    let [z, moment] = sums(values, |v| {
         // What is as good as impossible adds nothing, and −∞ · 0 must not either.
         let x = (v - max).max(-87.5);
-        exp(x) * x
+        let e = exp(x);
+        [e, e * x]
     });
-    z.ln() - moment / z
+    (f64::from(max) + z.ln(), z.ln() - moment / z)
 }
 
 /// Summed in sixteen lanes of at most sixteen values each, then exactly enough: 262,144 small numbers add up, and
 /// the compiler makes vector code of the lanes.
-fn sum(values: &[f32], term: impl Fn(f32) -> f32) -> f64 {
+fn sums<const N: usize>(values: &[f32], terms: impl Fn(f32) -> [f32; N]) -> [f64; N] {
     const LANES: usize = 16;
-    let mut sum = 0.0;
+    let mut sums = [0.0; N];
     for block in values.chunks(LANES * LANES) {
-        let mut lanes = [0.0f32; LANES];
+        let mut lanes = [[0.0f32; LANES]; N];
         let (rows, rest) = block.as_chunks::<LANES>();
         for row in rows {
-            for (lane, v) in lanes.iter_mut().zip(row) {
-                *lane += term(*v);
+            for (at, v) in row.iter().enumerate() {
+                for (lane, term) in lanes.iter_mut().zip(terms(*v)) {
+                    lane[at] += term;
+                }
             }
         }
-        let rest: f32 = rest.iter().map(|v| term(*v)).sum();
-        sum += lanes.iter().chain(&[rest]).map(|l| f64::from(*l)).sum::<f64>();
+        for v in rest {
+            for (lane, term) in lanes.iter_mut().zip(terms(*v)) {
+                lane[0] += term;
+            }
+        }
+        for (sum, lane) in sums.iter_mut().zip(lanes) {
+            *sum += lane.iter().map(|l| f64::from(*l)).sum::<f64>();
+        }
     }
-    sum
+    sums
 }
 
 /// ln Σ e^v.
@@ -123,7 +132,9 @@ mod tests {
             let z: f64 = values.iter().map(|v| f64::from(*v).exp()).sum();
             let p = values.iter().map(|v| f64::from(*v).exp() / z).filter(|p| *p > 0.0);
             let plain: f64 = p.map(|p| -p * p.ln()).sum();
-            prop_assert!((entropy(&values) - plain).abs() < 1e-5, "{} {plain}", entropy(&values));
+            let (total, entropy) = spread(&values);
+            prop_assert!((entropy - plain).abs() < 1e-5, "{entropy} {plain}");
+            prop_assert!((total - log_sum_exp(&values)).abs() < 1e-5, "{total}");
         }
 
         #[test]
