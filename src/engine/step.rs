@@ -66,6 +66,7 @@ pub struct Session<'m> {
     /// What was chosen from the logits that are there.
     chosen: Option<Token>,
     glanced: Option<Instant>,
+    glance_took: std::cell::Cell<Duration>,
     sink: Sink,
 }
 
@@ -134,6 +135,7 @@ impl<'m> Session<'m> {
             watched: 0,
             chosen: None,
             glanced: None,
+            glance_took: std::cell::Cell::default(),
             sink,
             context: parts.context,
         };

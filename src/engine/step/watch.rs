@@ -9,8 +9,10 @@ use crate::engine::protocol::{EngineEvent, JobId, Pick, Problem, Prompt};
 use crate::engine::sampler::{self, Sampler};
 use crate::engine::sequences::{MAIN, Token};
 
-/// How often a glance is told while tokens stream: as often as a screen shows it.
+/// How often a glance is told while tokens stream: as often as a screen shows it,
 const OFTEN: Duration = Duration::from_millis(33);
+/// and so seldom that it takes no more than this share of the time: a large vocabulary takes milliseconds to look at.
+const SHARE: u32 = 100;
 /// Candidates that are told where nobody said how many.
 const CANDIDATES: usize = 24;
 /// Rows of a prompt that are scored together: each needs the logits of a whole vocabulary.
@@ -67,7 +69,8 @@ impl Session<'_> {
 
     pub(super) fn glance_is_due(&mut self) -> bool {
         let now = Instant::now();
-        let due = self.glanced.is_none_or(|at| now.duration_since(at) >= OFTEN);
+        let pause = OFTEN.max(self.glance_took.get() * SHARE);
+        let due = self.glanced.is_none_or(|at| now.duration_since(at) >= pause);
         if due {
             self.glanced = Some(now);
         }
@@ -84,10 +87,12 @@ impl Session<'_> {
     /// Tells the candidates behind a row of the last decode call, before which `history` stands.
     pub(super) fn glance_at(&self, sampler: &Sampler, row: i32, history: &[Token]) {
         let most = if self.watched > 0 { self.watched } else { CANDIDATES };
+        let began = Instant::now();
         if let Ok(mut glance) = sampler.look(self.context.get_logits_ith(row), history, &self.vocabulary, most) {
             glance.chosen = self.chosen;
             (self.sink)(EngineEvent::Glance(glance));
         }
+        self.glance_took.set(began.elapsed());
     }
 
     /// The same under other settings, without a job. Logits that a stop has cost are computed again.
