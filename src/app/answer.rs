@@ -78,13 +78,12 @@ impl App {
     pub(super) fn looped(&mut self, period: u32) {
         let Some(job) = &mut self.engine.job else { return };
         job.looped = true;
-        let stops = job.settings.loop_guard == LoopGuard::Stop;
-        let next = if stops { "and was stopped" } else { "Esc stops it" };
+        let then = match job.settings.loop_guard {
+            LoopGuard::Stop => ", and was stopped",
+            LoopGuard::Mark | LoopGuard::Off => ". Esc stops it",
+        };
         let s = if period == 1 { "" } else { "s" };
-        let dot = if stops { "," } else { "." };
-        self.tell(format!(
-            "The answer repeats itself, every {period} token{s}{dot} {next}; F12 goes on with a penalty"
-        ));
+        self.tell(format!("The answer repeats itself, every {period} token{s}{then}; F12 goes on with a penalty"));
     }
 
     /// The answers of a beam search: the first is the one that was written, the others are tries beside it.

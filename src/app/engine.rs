@@ -12,8 +12,6 @@ use crate::engine::protocol::{
     BeamLine, Cells, ContextParams, EngineEvent, EngineNews, JobId, ModelInfo, Pick, Problem, Prompt, Request,
 };
 
-/// Other tokens that are kept with each token of an answer.
-const RECORDED: u32 = 2;
 /// After so much silence during work the engine is called stuck.
 const SILENCE: Duration = Duration::from_secs(20);
 /// After so much silence a stop is called not obeyed.
@@ -220,6 +218,7 @@ impl App {
         let turns = chat.turns_to(message);
         let prompt = Prompt::Chat { system: chat.conversation.system.clone(), turns };
         let sampling = chat.conversation.sampling.clone();
+        self.look_at(Some(id.clone()));
         self.engine.figures = Figures::default();
         self.engine.job = Some(Job {
             id: job,
@@ -238,13 +237,12 @@ impl App {
             stopped_at: None,
             told_stuck: false,
         });
-        self.look_at(self.engine.job.as_ref().map(|j| j.chat.clone()));
         self.effects.push(Effect::Engine(Request::Generate {
             job,
             prompt,
             sampling,
             ignore_eog: false,
-            records: Some(RECORDED),
+            records: Some(TokenRecord::OTHERS),
         }));
     }
 

@@ -5,9 +5,6 @@ use super::{App, Focus, State};
 use crate::chat::{ConversationId, Mode};
 use crate::engine::protocol::{Glance, Pick, Request};
 
-/// Candidates that the microscope shows.
-const CANDIDATES: u32 = 24;
-
 /// What the microscope shows.
 #[derive(Debug, Default)]
 pub struct Lens {
@@ -33,7 +30,7 @@ impl App {
         let wanted = self.lens.open || matches!(self.focus, Focus::Sliders | Focus::Candidates);
         if wanted != self.lens.watching {
             self.lens.watching = wanted;
-            let candidates = if wanted { CANDIDATES } else { 0 };
+            let candidates = if wanted { Glance::CANDIDATES } else { 0 };
             self.effects.push(Effect::Engine(Request::Watch { candidates }));
             self.look();
         }
@@ -46,7 +43,7 @@ impl App {
 
     /// The engine begins with an answer of a conversation, or with another model.
     pub(super) fn look_at(&mut self, of: Option<ConversationId>) {
-        if self.lens.of != of || of.is_none() {
+        if self.lens.of != of {
             self.lens.glance = None;
             self.lens.of = of;
         }
@@ -80,7 +77,7 @@ impl App {
 
     /// The engine waits for a choice.
     pub(super) fn waits_for_hand(&mut self) {
-        if self.glance().and_then(|g| g.cuts.last()).is_some_and(|cut| cut.kept == 0) {
+        if self.glance().is_some_and(|g| g.left() == 0) {
             self.error("Bias or grammar leave no token to choose. Take them back, or end the answer with Esc");
         }
         if let Some(job) = &mut self.engine.job {

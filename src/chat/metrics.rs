@@ -116,6 +116,11 @@ pub struct TokenRecord {
     pub others: Vec<(String, f32)>,
 }
 
+impl TokenRecord {
+    /// How many others are kept with each token of an answer.
+    pub const OTHERS: u32 = 2;
+}
+
 /// Saved in ten-thousandths, as a list without names: there is one for every token of every answer.
 #[derive(Serialize, Deserialize)]
 struct Packed(u32, i32, u32, Vec<(String, i32)>);

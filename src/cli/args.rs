@@ -8,6 +8,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use super::version;
 use crate::chat::{Bias, KNOBS, Kind, Knob, Mode, Preset, Sampling};
 use crate::config::{SETTINGS, Settings};
+use crate::engine::protocol::Glance;
 
 /// Flags of llama.cpp with one dash and several letters, which clap does not know, and what they are here.
 const FAMILIAR: [(&str, &str); 8] = [
@@ -123,7 +124,7 @@ pub fn command() -> Command {
                         .long("candidates")
                         .value_name("N")
                         .value_parser(value_parser!(u32).range(2..=1000))
-                        .help("How many candidates are shown [default: 24]"),
+                        .help(format!("How many candidates are shown [default: {}]", Glance::CANDIDATES)),
                 )
                 .arg(switch("chat", "Put the text into the chat template: what would the answer begin with?"))
                 .arg(switch("json", "Print one JSON object")),
@@ -280,7 +281,7 @@ pub fn apply(matches: &ArgMatches, settings: &mut Settings, presets: &[Preset]) 
         settings.set(&name, value).map_err(|e| format!("--set: {e}"))?;
     }
     let sampling = &settings.sampling;
-    match text("n-best").or(text("n_best")) {
+    match text("n_best") {
         Some(_) if sampling.mode != Mode::Beam => Err("--n-best needs a beam search: --beams N".to_owned()),
         Some(n) if sampling.n_best > sampling.beams => {
             Err(format!("--n-best is {n}, and of {} beams no more than {0} answers are kept", sampling.beams))
@@ -291,7 +292,7 @@ pub fn apply(matches: &ArgMatches, settings: &mut Settings, presets: &[Preset]) 
 
 /// The sampling settings that are no sliders.
 fn chain(matches: &ArgMatches, sampling: &mut Sampling) -> Result<(), String> {
-    let mut given_rules = None;
+    let mut rules = None;
     let given = |name: &str| matches.try_get_many::<String>(name).ok().flatten().into_iter().flatten();
     for (flag, ..) in SAMPLING {
         for value in given(flag) {
@@ -304,18 +305,16 @@ fn chain(matches: &ArgMatches, sampling: &mut Sampling) -> Result<(), String> {
             match flag {
                 "samplers" => sampling.order = Sampling::parse_order(&text).map_err(wrong)?,
                 "logit-bias" => sampling.bias.extend(Bias::parse_list(&text).map_err(wrong)?),
-                _ if given_rules.is_some() => {
-                    return Err(wrong(format!(
-                        "--{} is there too; an answer can follow one",
-                        given_rules.unwrap_or(flag)
-                    )));
-                }
-                _ if flag.starts_with("json") && !text.trim_start().starts_with('{') => {
-                    return Err(wrong("a JSON schema is an object and begins with {".to_owned()));
-                }
-                _ if text.trim().is_empty() => return Err(wrong("it is empty".to_owned())),
                 _ => {
-                    given_rules = Some(flag);
+                    if let Some(other) = rules.replace(flag) {
+                        return Err(wrong(format!("--{other} is there too; an answer can follow one")));
+                    }
+                    if flag.starts_with("json") && !text.trim_start().starts_with('{') {
+                        return Err(wrong("a JSON schema is an object and begins with {".to_owned()));
+                    }
+                    if text.trim().is_empty() {
+                        return Err(wrong("it is empty".to_owned()));
+                    }
                     sampling.grammar = text;
                 }
             }

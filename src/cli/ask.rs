@@ -17,9 +17,6 @@ use crate::engine::protocol::{EngineEvent, Prompt, Turn};
 use crate::store::Worker;
 use crate::text::Sanitiser;
 
-/// Other tokens that are saved with each token of an answer, as in the chat.
-const SAVED: u32 = 2;
-
 /// What to ask, and how to answer.
 #[derive(Debug)]
 pub struct Options {
@@ -96,7 +93,7 @@ pub fn run(context: &Context, options: &Options) -> Result<ExitCode, Stop> {
     for note in &notes {
         eprintln!("note: {note}");
     }
-    let records = options.logprobs.max(options.save.then_some(SAVED));
+    let records = options.logprobs.max(options.save.then_some(TokenRecord::OTHERS));
     let ask = Ask { prompt, sampling: &context.settings.sampling, ignore_eog: false, records };
     let result = running.generate(ask, |event| match event {
         EngineEvent::Started { notes, .. } => {
@@ -318,7 +315,7 @@ fn save(
     };
     conversation.apply(&Entry::Message(Message::new(1, None, Role::User, options.prompt.as_str(), now)));
     let mut tokens = answer.tokens;
-    tokens.iter_mut().for_each(|t| t.others.truncate(SAVED as usize));
+    tokens.iter_mut().for_each(|t| t.others.truncate(TokenRecord::OTHERS as usize));
     let message = Message::new(2, Some(1), Role::Assistant, answer.text, now);
     conversation.apply(&Entry::Message(Message { made: Some(made.clone()), tokens, ..message }));
     for (id, other) in (3..).zip(done.alternatives.iter().skip(1)) {

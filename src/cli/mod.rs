@@ -164,7 +164,7 @@ fn probe(matches: &ArgMatches) -> Result<ExitCode, Stop> {
     let Some(text) = ask::text(text)? else {
         return Err(Stop::Usage("there is no text. Write it behind 'llmchat probe', or pipe it in".to_owned()));
     };
-    let candidates = matches.get_one::<u32>("candidates").copied().unwrap_or(24);
+    let candidates = matches.get_one::<u32>("candidates").copied().unwrap_or(engine::protocol::Glance::CANDIDATES);
     probe::run(&context, &text, &probe::Options { chat: flag("chat"), json: flag("json"), candidates })
 }
 

@@ -46,7 +46,7 @@ pub fn run(context: &Context, text: &str, options: &Options) -> Result<ExitCode,
     })?;
     let glance: Glance =
         glance.ok_or_else(|| Stop::Failed("The engine has shown no candidates. Try again".to_owned()))?;
-    if glance.cuts.last().is_some_and(|cut| cut.kept == 0) {
+    if glance.left() == 0 {
         return Err(Stop::Failed("The settings leave no token to choose: bias or grammar forbid every one".to_owned()));
     }
     if options.json {

@@ -67,8 +67,7 @@ impl Client {
                     std::thread::sleep(Duration::from_millis(5));
                 }
             }
-            // Warnings have been there before and are no cause.
-            let last_words = lock(&words).drain(..).filter(|w| !w.trim_start().starts_with("WARN")).collect();
+            let last_words = lock(&words).drain(..).collect();
             sink(EngineNews::Died { how, last_words });
         })?;
         Ok(Self { requests: Some(requests), child })
@@ -162,6 +161,10 @@ fn listen(stderr: impl Read, words: &Mutex<VecDeque<String>>) {
             continue;
         }
         tracing::info!(target: "engine", "{text}");
+        // A warning is no cause, and must not push one out.
+        if text.trim_start().starts_with("WARN") {
+            continue;
+        }
         let mut words = lock(words);
         words.push_back(text);
         if words.len() > LAST_WORDS {

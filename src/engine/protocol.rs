@@ -263,6 +263,16 @@ pub struct Glance {
     pub chosen: Option<i32>,
 }
 
+impl Glance {
+    /// Candidates that are shown where nobody says how many.
+    pub const CANDIDATES: u32 = 24;
+
+    /// How many tokens may be chosen.
+    pub fn left(&self) -> u32 {
+        self.cuts.last().map_or(self.vocabulary, |cut| cut.kept)
+    }
+}
+
 /// What takes candidates away, or makes them more or less probable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

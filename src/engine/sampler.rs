@@ -107,9 +107,7 @@ impl Sampler {
         let mut token = pool.draw(u).ok_or_else(nothing_left)?;
         // A grammar looks at every token's text, which is slow; mostly what was chosen anyway is in it.
         if let Some(grammar) = self.grammar.as_ref().filter(|g| !g.allows(token)) {
-            let mut logits = logits.to_vec();
-            grammar.forbid(&mut logits);
-            pool.fill(&logits);
+            fill_allowed(&mut pool, logits, grammar);
             unit = self.run(&mut pool, history, words, &mut |_, _, _| {});
             token = pool.draw(u).ok_or_else(nothing_left)?;
         }
@@ -146,11 +144,7 @@ impl Sampler {
         largest(logits)?;
         let mut pool = std::mem::take(&mut self.pool);
         match grammar {
-            Some(grammar) => {
-                let mut allowed = logits.to_vec();
-                grammar.forbid(&mut allowed);
-                pool.fill(&allowed);
-            }
+            Some(grammar) => fill_allowed(&mut pool, logits, grammar),
             None => pool.fill(logits),
         }
         pool.adjust(self.bias.iter().copied(), biased);
@@ -167,10 +161,7 @@ impl Sampler {
 
     /// Why a token must not come next, if so.
     pub fn forbids(&self, token: Token) -> Option<Problem> {
-        let forbidden = self.grammar.as_ref().is_some_and(|g| !g.allows(token));
-        forbidden.then(|| {
-            Problem::new("The grammar does not allow that token", "Choose another one, or take the grammar back")
-        })
+        self.grammar.as_ref().and_then(|g| g.forbids(token))
     }
 
     /// Tokens that something else chose are part of the answer.
@@ -213,12 +204,12 @@ impl Sampler {
                 }
             }
         };
-        pool.fill(logits);
-        if let Some(grammar) = &self.grammar {
-            let mut allowed = logits.to_vec();
-            grammar.forbid(&mut allowed);
-            pool.fill(&allowed);
-            watch(Cutter::Grammar, &pool, None);
+        match &self.grammar {
+            Some(grammar) => {
+                fill_allowed(&mut pool, logits, grammar);
+                watch(Cutter::Grammar, &pool, None);
+            }
+            None => pool.fill(logits),
         }
         self.run(&mut pool, history, words, &mut watch);
         // What may be chosen is shown, also where the model itself finds it improbable.
@@ -365,6 +356,13 @@ fn tokens_of(bias: &[Bias], words: &dyn Words) -> Result<Vec<(Token, f32)>, Prob
 
 fn grammar_of(sampling: &Sampling, words: &dyn Words) -> Result<Option<Grammar>, Problem> {
     if sampling.grammar.trim().is_empty() { Ok(None) } else { words.grammar(&sampling.grammar).map(Some) }
+}
+
+/// Begins with every token that a grammar allows.
+fn fill_allowed(pool: &mut Pool, logits: &[f32], grammar: &Grammar) {
+    let mut allowed = logits.to_vec();
+    grammar.forbid(&mut allowed);
+    pool.fill(&allowed);
 }
 
 fn nothing_left() -> Problem {

@@ -6,6 +6,7 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Clear, Paragraph};
 
+use super::lens::marked;
 use super::theme::Theme;
 use crate::app::{App, Focus, Split};
 use crate::text::{fit, sanitise_line, width};
@@ -59,7 +60,7 @@ fn tokens<'a>(split: &Split, theme: &Theme, room: usize) -> Vec<Span<'a>> {
     let mut left = room.saturating_sub(width(&head) + 2);
     let mut spans = Vec::new();
     for (nth, token) in split.tokens.iter().enumerate().rev() {
-        let text = sanitise_line(&token.replace('\n', "⏎").replace(' ', "·"));
+        let text = marked(token);
         if width(&text) > left {
             spans.push(Span::styled("…", theme.faint));
             break;

@@ -32,8 +32,7 @@ pub fn lines(app: &App, theme: &Theme, columns: usize, room: usize) -> Vec<Line<
         lines.push(Line::styled("– (after the first question)", theme.faint));
         return lines;
     };
-    let left = glance.cuts.last().map_or(glance.vocabulary, |c| c.kept);
-    let facts = format!("{:.2} bits · {left} of {} left", glance.entropy, glance.vocabulary);
+    let facts = format!("{:.2} bits · {} of {} left", glance.entropy, glance.left(), glance.vocabulary);
     lines.push(Line::styled(fit(&facts, columns), theme.text));
     let chosen = (app.focus == Focus::Candidates).then_some(app.lens.at);
     let body = candidates(glance, theme, columns, chosen);
@@ -88,8 +87,14 @@ fn candidate(seen: &Seen, theme: &Theme, most: f32, here: bool, taken: bool) -> 
     ])
 }
 
-/// A token's text as it can be seen: spaces and line ends have a mark.
+/// A token's text as it can be seen, in the columns of a candidate.
 pub fn shown(text: &str) -> String {
+    let marked = marked(text);
+    if marked.is_empty() { "(nothing)".to_owned() } else { fit(&marked, TEXT) }
+}
+
+/// A text in which blanks and line ends have a mark.
+pub fn marked(text: &str) -> String {
     let marked: String = text
         .chars()
         .map(|c| match c {
@@ -99,8 +104,7 @@ pub fn shown(text: &str) -> String {
             c => c,
         })
         .collect();
-    let marked = sanitise_line(&marked);
-    if marked.is_empty() { "(nothing)".to_owned() } else { fit(&marked, TEXT) }
+    sanitise_line(&marked)
 }
 
 fn percent(share: f32) -> String {

@@ -55,13 +55,7 @@ fn explained(app: &App, spec: &Spec, sampling: &Sampling) -> String {
     if !spec.modes.contains(&sampling.mode) {
         return format!("Not used in mode {}. {}", sampling.mode.name(), spec.help);
     }
-    let of = app.glance().map_or(0, |g| g.vocabulary);
-    let now = match does(app, spec.knob) {
-        Some(kept) if kept.bytes().all(|b| b.is_ascii_digit()) => format!("Now: {kept} of {of} left. "),
-        Some(met) if met.ends_with(" met") => format!("Now: {} tokens get it. ", met.trim_end_matches(" met")),
-        Some(other) => format!("Now: {other}. "),
-        None => String::new(),
-    };
+    let now = does(app, spec.knob).map_or(String::new(), |(_, told)| format!("Now: {told}. "));
     now + spec.help
 }
 
@@ -98,35 +92,40 @@ fn line(
         }
     }
     // What it does now, to the candidates that are there.
-    if let Some(does) = does(app, spec.knob).filter(|_| used_seed.is_none() && !unused) {
+    if let Some((does, _)) = does(app, spec.knob).filter(|_| used_seed.is_none() && !unused) {
         spans.push(Span::styled(format!(" →{does}"), theme.faint));
     }
     Line::from(spans)
 }
 
-/// What a slider does to the candidates that are there: how many it leaves, or what else.
-fn does(app: &App, knob: Knob) -> Option<String> {
-    let stage = match knob {
-        Knob::Temperature | Knob::DynatempRange => Stage::Temperature,
-        Knob::TopK => Stage::TopK,
-        Knob::TopP => Stage::TopP,
-        Knob::MinP => Stage::MinP,
-        Knob::TypicalP => Stage::TypicalP,
-        Knob::TopNSigma => Stage::TopNSigma,
-        Knob::XtcProbability => Stage::Xtc,
-        Knob::RepeatPenalty | Knob::FrequencyPenalty | Knob::PresencePenalty => Stage::Penalties,
-        Knob::DryMultiplier => Stage::Dry,
-        Knob::Mirostat => Stage::default(),
+/// What a slider does to the candidates that are there: as it stands beside it, and as the help says it.
+fn does(app: &App, knob: Knob) -> Option<(String, String)> {
+    let by = match knob {
+        Knob::Temperature | Knob::DynatempRange => Cutter::Stage(Stage::Temperature),
+        Knob::TopK => Cutter::Stage(Stage::TopK),
+        Knob::TopP => Cutter::Stage(Stage::TopP),
+        Knob::MinP => Cutter::Stage(Stage::MinP),
+        Knob::TypicalP => Cutter::Stage(Stage::TypicalP),
+        Knob::TopNSigma => Cutter::Stage(Stage::TopNSigma),
+        Knob::XtcProbability => Cutter::Stage(Stage::Xtc),
+        Knob::RepeatPenalty | Knob::FrequencyPenalty | Knob::PresencePenalty => Cutter::Stage(Stage::Penalties),
+        Knob::DryMultiplier => Cutter::Stage(Stage::Dry),
+        Knob::Mirostat => Cutter::Mirostat,
         _ => return None,
     };
-    let by = if knob == Knob::Mirostat { Cutter::Mirostat } else { Cutter::Stage(stage) };
     let glance = app.glance()?;
     let cut = glance.cuts.iter().find(|c| c.stage == by)?;
-    let top = || glance.candidates.first().map_or(0.0, |c| c.after * 100.0);
     Some(match (by, cut.does) {
-        (Cutter::Mirostat, Some(mu)) => format!("{} left, μ {mu:.1}", cut.kept),
-        (Cutter::Stage(Stage::Temperature), Some(t)) => format!("T {t:.2}, best {:.0}%", top()),
-        (_, Some(met)) => format!("{met:.0} met"),
-        (_, None) => cut.kept.to_string(),
+        (Cutter::Mirostat, Some(mu)) => {
+            let text = format!("{} left, μ {mu:.1}", cut.kept);
+            (text.clone(), text)
+        }
+        (Cutter::Stage(Stage::Temperature), Some(t)) => {
+            let best = glance.candidates.first().map_or(0.0, |c| c.after * 100.0);
+            let text = format!("T {t:.2}, best {best:.0}%");
+            (text.clone(), text)
+        }
+        (_, Some(met)) => (format!("{met:.0} met"), format!("{met:.0} tokens get it")),
+        (_, None) => (cut.kept.to_string(), format!("{} of {} left", cut.kept, glance.vocabulary)),
     })
 }

@@ -63,6 +63,13 @@ impl Grammar {
         one[0] > f32::NEG_INFINITY
     }
 
+    /// Why this token may not come next, if so.
+    pub fn forbids(&self, token: Token) -> Option<Problem> {
+        (!self.allows(token)).then(|| {
+            Problem::new("The grammar does not allow that token", "Choose another one, or take the grammar back")
+        })
+    }
+
     /// Sets the logits of what may not come next to −∞.
     pub fn forbid(&self, logits: &mut [f32]) {
         let tokens: Vec<Token> = (0..).zip(logits.iter()).map(|(id, _)| id).collect();
@@ -83,11 +90,8 @@ impl Grammar {
     /// # Errors
     /// If it does not fit.
     pub fn accept(&mut self, token: Token) -> Result<(), Problem> {
-        if !self.allows(token) {
-            return Err(Problem::new(
-                "The grammar does not allow that token",
-                "Choose another one, or take the grammar back",
-            ));
+        if let Some(problem) = self.forbids(token) {
+            return Err(problem);
         }
         self.state.get_mut().accept(LlamaToken(token));
         Ok(())

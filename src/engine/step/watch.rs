@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use super::Session;
-use crate::chat::{Mode, Sampling};
+use crate::chat::{Mode, Sampling, TokenRecord};
 use crate::engine::job::Job;
-use crate::engine::protocol::{EngineEvent, JobId, Pick, Problem, Prompt};
+use crate::engine::protocol::{EngineEvent, Glance, JobId, Pick, Problem, Prompt};
 use crate::engine::sampler::{self, Sampler};
 use crate::engine::sequences::{MAIN, Token};
 
@@ -13,8 +13,6 @@ use crate::engine::sequences::{MAIN, Token};
 const OFTEN: Duration = Duration::from_millis(33);
 /// and so seldom that it takes no more than this share of the time: a large vocabulary takes milliseconds to look at.
 const SHARE: u32 = 100;
-/// Candidates that are told where nobody said how many.
-const CANDIDATES: usize = 24;
 /// Rows of a prompt that are scored together: each needs the logits of a whole vocabulary.
 const SCORED: usize = 32;
 
@@ -86,7 +84,7 @@ impl Session<'_> {
 
     /// Tells the candidates behind a row of the last decode call, before which `history` stands.
     pub(super) fn glance_at(&self, sampler: &Sampler, row: i32, history: &[Token]) {
-        let most = if self.watched > 0 { self.watched } else { CANDIDATES };
+        let most = if self.watched > 0 { self.watched } else { Glance::CANDIDATES as usize };
         let began = Instant::now();
         if let Ok(mut glance) = sampler.look(self.context.get_logits_ith(row), history, &self.vocabulary, most) {
             glance.chosen = self.chosen;
@@ -145,7 +143,7 @@ impl Session<'_> {
         });
     }
 
-    fn scored(&mut self, prompt: Prompt) -> Result<Vec<(String, Option<crate::chat::TokenRecord>)>, Problem> {
+    fn scored(&mut self, prompt: Prompt) -> Result<Vec<(String, Option<TokenRecord>)>, Problem> {
         let (encoded, _) = self.encode(prompt)?;
         let tokens = encoded.tokens;
         if tokens.len() > self.context.n_ctx() as usize {
@@ -156,7 +154,7 @@ impl Session<'_> {
         }
         self.ledger.clear(&mut self.context);
         let text = |token: Token| String::from_utf8_lossy(&self.vocabulary.text_or_name(token)).into_owned();
-        let mut scored: Vec<(String, Option<crate::chat::TokenRecord>)> =
+        let mut scored: Vec<(String, Option<TokenRecord>)> =
             tokens.first().map(|t| (text(*t), None)).into_iter().collect();
         let texts: Vec<String> = tokens.iter().map(|t| text(*t)).collect();
         for (nth, chunk) in tokens.chunks(SCORED).enumerate() {
@@ -170,7 +168,10 @@ impl Session<'_> {
                 let next = nth * SCORED + i + 1;
                 if let Some(token) = tokens.get(next) {
                     let logits = self.context.get_logits_ith(i32::try_from(i).unwrap_or(0));
-                    scored.push((texts[next].clone(), Some(sampler::record(logits, *token, &self.vocabulary, 2))));
+                    scored.push((
+                        texts[next].clone(),
+                        Some(sampler::record(logits, *token, &self.vocabulary, TokenRecord::OTHERS)),
+                    ));
                 }
             }
         }

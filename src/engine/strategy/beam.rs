@@ -5,11 +5,11 @@
 //! first B are answers. A score is the sum of the answer's log-probabilities, its end token's included, divided by
 //! its length, end token included, to the power of α.
 
-use crate::chat::EarlyStopping;
+use crate::chat::{EarlyStopping, TokenRecord};
 use crate::engine::sequences::Token;
 
 /// Other tokens that a mark keeps.
-const OTHERS: usize = 2;
+const OTHERS: usize = TokenRecord::OTHERS as usize;
 
 /// A token of a beam.
 #[derive(Clone, Copy, Debug, PartialEq)]
