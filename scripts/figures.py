@@ -49,7 +49,7 @@ class Chat:
         if self.pid == 0:
             os.execve(PROGRAM, [PROGRAM, *arguments], env)
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 130, 0, 0))
-        self.seen = b""
+        self.seen = bytearray()  # grows in place: copying it would take a share of the cores
 
     def write(self, text):
         os.write(self.fd, text.encode())

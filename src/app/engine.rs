@@ -312,6 +312,11 @@ impl App {
                     self.waits_for_hand();
                 }
             }
+            EngineEvent::Repeats { job, rounds, period } => {
+                if self.heard(job) {
+                    self.engine.figures.repeats = Some((rounds, period)).filter(|(rounds, _)| *rounds > 0);
+                }
+            }
             EngineEvent::Looped { job, period } => {
                 if self.heard(job) {
                     self.looped(period);

@@ -34,13 +34,15 @@ pub struct Figures {
     pub read: u32,
     /// Times; what is known so far.
     pub timings: Timings,
+    /// The end of the answer has come before: rounds and tokens of a round.
+    pub repeats: Option<(u32, u32)>,
     gaps: VecDeque<f32>,
 }
 
 impl Figures {
     /// The figures of an answer that ended.
     pub fn of(usage: Usage, timings: Timings) -> Self {
-        Self { phase: Phase::Done, usage, read: usage.fresh_tokens(), timings, gaps: VecDeque::new() }
+        Self { phase: Phase::Done, usage, read: usage.fresh_tokens(), timings, ..Self::default() }
     }
 
     /// The prompt's size is known.

@@ -42,7 +42,9 @@ pub struct Job {
     pub forced: VecDeque<Token>,
     /// Looks whether it repeats itself.
     pub guard: LoopGuard,
-    /// Whether that was told.
+    /// What was told of that: rounds and tokens of a round.
+    pub repeats: (u32, u32),
+    /// Whether it was told that it loops.
     pub looped: bool,
     /// The token that was chosen and is to be decoded next; none before the first.
     pub next: Option<Token>,

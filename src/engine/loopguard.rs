@@ -6,7 +6,7 @@ use super::sequences::Token;
 const LONGEST: usize = 200;
 /// Rounds of its period after which an answer repeats itself.
 const ROUNDS: usize = 3;
-/// Fewer tokens are no loop yet, however often they come: "no, no, no" is a way to speak.
+/// A repetition of fewer tokens is seen but no loop yet, however often they come: "no, no, no" is a way to speak.
 const LEAST: usize = 24;
 /// A period without a letter is a rule, an indentation, the border of a table: much more of it is one.
 const LEAST_WITHOUT_LETTERS: usize = 200;
@@ -21,6 +21,17 @@ pub struct LoopGuard {
     runs: [usize; LONGEST],
 }
 
+/// The end of an answer that has come before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Repetition {
+    /// Tokens of a round.
+    pub period: usize,
+    /// Whole rounds, the first included.
+    pub rounds: usize,
+    /// It is too long to be a way to speak: the answer loops.
+    pub loops: bool,
+}
+
 impl Default for LoopGuard {
     fn default() -> Self {
         Self { tokens: Vec::new(), letters: Vec::new(), runs: [0; LONGEST] }
@@ -28,8 +39,9 @@ impl Default for LoopGuard {
 }
 
 impl LoopGuard {
-    /// Takes the next token; the period if the answer repeats itself now.
-    pub fn push(&mut self, token: Token, has_letter: bool) -> Option<usize> {
+    /// Takes the next token. From the third round on, what repeats itself there: a loop before anything else, then
+    /// the shortest period.
+    pub fn push(&mut self, token: Token, has_letter: bool) -> Option<Repetition> {
         self.tokens.push(token);
         self.letters.push(has_letter);
         let n = self.tokens.len();
@@ -37,11 +49,13 @@ impl LoopGuard {
             let same = n > i + 1 && self.tokens[n - 2 - i] == token;
             *run = if same { *run + 1 } else { 0 };
         }
-        (1..=LONGEST).find(|period| {
+        let repeated = (1..=LONGEST).filter_map(|period| {
             let length = self.runs[period - 1] + period;
-            let wordy = || self.letters[n - period..].iter().any(|l| *l);
-            length >= (ROUNDS * period).max(LEAST) && (length >= LEAST_WITHOUT_LETTERS || wordy())
-        })
+            let enough = length >= ROUNDS * period
+                && (length >= LEAST_WITHOUT_LETTERS || self.letters[n - period..].iter().any(|l| *l));
+            enough.then_some(Repetition { period, rounds: length / period, loops: length >= LEAST })
+        });
+        repeated.min_by_key(|r| (!r.loops, r.period))
     }
 
     /// Begins anew.
@@ -59,7 +73,13 @@ mod tests {
     /// At which token it is noticed.
     fn noticed(text: &[Token], has_letter: impl Fn(Token) -> bool) -> Option<usize> {
         let mut guard = LoopGuard::default();
-        text.iter().position(|t| guard.push(*t, has_letter(*t)).is_some()).map(|at| at + 1)
+        text.iter().position(|t| guard.push(*t, has_letter(*t)).is_some_and(|r| r.loops)).map(|at| at + 1)
+    }
+
+    /// At which token a repetition is seen, loop or not.
+    fn seen(text: &[Token]) -> Option<usize> {
+        let mut guard = LoopGuard::default();
+        text.iter().position(|t| guard.push(*t, true).is_some()).map(|at| at + 1)
     }
 
     proptest! {
@@ -69,6 +89,7 @@ mod tests {
             let text: Vec<Token> = before.iter().chain(round.iter().cycle().take(6 * period + LEAST)).copied().collect();
             let at = noticed(&text, |_| true).unwrap() - before.len();
             prop_assert!(at <= (3 * period).max(LEAST), "{at} tokens of a period of {period}");
+            prop_assert_eq!(seen(&text), Some(before.len() + 3 * period));
         }
 
         #[test]

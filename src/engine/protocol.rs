@@ -437,7 +437,16 @@ pub enum EngineEvent {
         /// How often the lead changed.
         overtakes: u32,
     },
-    /// A job's answer repeats itself.
+    /// The end of a job's answer has come before; with no rounds: no longer.
+    Repeats {
+        /// The job.
+        job: JobId,
+        /// So often, from three on.
+        rounds: u32,
+        /// Tokens of a round.
+        period: u32,
+    },
+    /// A job's answer repeats itself for too long to be a way to speak.
     Looped {
         /// The job.
         job: JobId,

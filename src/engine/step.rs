@@ -365,14 +365,22 @@ impl<'m> Session<'m> {
         }
         let guard = job.sampler.sampling().loop_guard;
         let has_letter = String::from_utf8_lossy(&self.vocabulary.text(token)).chars().any(char::is_alphabetic);
-        let Some(period) = job.guard.push(token, has_letter).filter(|_| guard != LoopGuard::Off && !job.ignore_eog)
-        else {
+        if guard == LoopGuard::Off || job.ignore_eog {
             return false;
-        };
+        }
+        let repetition = job.guard.push(token, has_letter);
+        let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let told = repetition.map_or((0, 0), |r| (number(r.rounds), number(r.period)));
+        if told != job.repeats {
+            job.repeats = told;
+            (self.sink)(EngineEvent::Repeats { job: job.id, rounds: told.0, period: told.1 });
+        }
+        if !repetition.is_some_and(|r| r.loops) {
+            return false;
+        }
         job.guard.reset();
         job.looped = true;
-        let period = u32::try_from(period).unwrap_or(0);
-        (self.sink)(EngineEvent::Looped { job: job.id, period });
+        (self.sink)(EngineEvent::Looped { job: job.id, period: told.1 });
         guard == LoopGuard::Stop
     }
 

@@ -126,7 +126,10 @@ fn phase(app: &App) -> String {
         (State::Ready, _) if app.is_by_hand() => "waits for you".to_owned(),
         (State::Ready, Phase::Waiting) => "waiting".to_owned(),
         (State::Ready, Phase::Prefill) => "prefill".to_owned(),
-        (State::Ready, Phase::Decode | Phase::Done) => "decode".to_owned(),
+        (State::Ready, Phase::Decode | Phase::Done) => match app.engine.figures.repeats {
+            Some((rounds, period)) => format!("decode · repeats {rounds} × {period}"),
+            None => "decode".to_owned(),
+        },
     }
 }
 

@@ -43,6 +43,7 @@ impl Session<'_> {
             waits: false,
             chain: false,
             guard: LoopGuard::default(),
+            repeats: (0, 0),
             looped: false,
             forced: std::collections::VecDeque::new(),
             next: None,

@@ -12,7 +12,7 @@ use crate::engine::sequences::{MAIN, Token};
 /// How often a glance is told while tokens stream: as often as a screen shows it,
 const OFTEN: Duration = Duration::from_millis(33);
 /// and so seldom that it takes no more than this share of the time: a large vocabulary takes milliseconds to look at.
-const SHARE: u32 = 100;
+const SHARE: u32 = 200;
 /// Rows of a prompt that are scored together: each needs the logits of a whole vocabulary.
 const SCORED: usize = 32;
 
