@@ -17,12 +17,16 @@ pub struct Settings {
     pub ctx_size: Option<u32>,
     /// Most tokens in one decode call.
     pub batch_size: u32,
+    /// Most tokens computed at once; 0 is all of a step.
+    pub ubatch_size: u32,
     /// Compute threads; 0 to choose by measuring.
     pub threads: u32,
     /// Layers on the GPU; −1 for all.
     pub gpu_layers: i32,
     /// Keep the whole context of sliding-window layers.
     pub swa_full: bool,
+    /// Conversations and branches that stay in the cache beside the one at work.
+    pub resident: u32,
     /// System prompt of a new conversation.
     pub system_prompt: String,
     /// Sampling of a new conversation.
@@ -45,9 +49,11 @@ impl Default for Settings {
             model: String::new(),
             ctx_size: None,
             batch_size: 512,
+            ubatch_size: 0,
             threads: 0,
             gpu_layers: -1,
             swa_full: true,
+            resident: 8,
             system_prompt: String::new(),
             sampling: Sampling::default(),
             sidebar: true,
@@ -74,6 +80,7 @@ impl Settings {
             "ctx_size" if text == "auto" => self.ctx_size = None,
             "ctx_size" => self.ctx_size = Some(whole(name, text, 0, 16 << 20)?),
             "batch_size" => self.batch_size = whole(name, text, 32, 8192)?,
+            "ubatch_size" => self.ubatch_size = whole(name, text, 0, 8192)?,
             "threads" => self.threads = whole(name, text, 0, 512)?,
             "gpu_layers" if matches!(text, "all" | "auto" | "-1") => self.gpu_layers = -1,
             "gpu_layers" => {
@@ -81,6 +88,7 @@ impl Settings {
                 self.gpu_layers = number.map_err(|e| e + ", or all")?;
             }
             "swa_full" => self.swa_full = truth(name, text)?,
+            "resident" => self.resident = whole(name, text, 0, 64)?,
             "system_prompt" => text.clone_into(&mut self.system_prompt),
             "ui.sidebar" => self.sidebar = truth(name, text)?,
             "ui.panel" => self.panel = truth(name, text)?,
@@ -109,10 +117,12 @@ impl Settings {
             "model" => self.model.clone(),
             "ctx_size" => self.ctx_size.map_or_else(|| "auto".to_owned(), |n| n.to_string()),
             "batch_size" => self.batch_size.to_string(),
+            "ubatch_size" => self.ubatch_size.to_string(),
             "threads" => self.threads.to_string(),
             "gpu_layers" if self.gpu_layers < 0 => "all".to_owned(),
             "gpu_layers" => self.gpu_layers.to_string(),
             "swa_full" => self.swa_full.to_string(),
+            "resident" => self.resident.to_string(),
             "system_prompt" => self.system_prompt.clone(),
             "ui.sidebar" => self.sidebar.to_string(),
             "ui.panel" => self.panel.to_string(),

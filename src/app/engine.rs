@@ -322,8 +322,9 @@ impl App {
                     self.looped(period);
                 }
             }
-            EngineEvent::Beams { job, n, gap_ms, agreed, beams, overtakes } => {
+            EngineEvent::Beams { job, n, gap_ms, agreed, beams, overtakes, cells } => {
                 if self.heard(job) {
+                    self.engine.cells = cells;
                     self.engine.figures.token(n, gap_ms);
                     self.engine.beams = beams;
                     self.engine.overtakes = overtakes;
@@ -356,9 +357,10 @@ impl App {
                     info.threads = threads;
                 }
             }
-            EngineEvent::Started { job, prompt_tokens, reused_tokens, cells, notes, .. } => {
+            EngineEvent::Started { job, prompt_tokens, reused_tokens, cells, because, notes, .. } => {
                 if self.heard(job) {
                     self.engine.figures.started(prompt_tokens, reused_tokens);
+                    self.engine.figures.because = because;
                     self.engine.cells = cells;
                     if let Some(note) = notes.first() {
                         self.tell(note.clone());

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::chat::{Timings, Usage};
+use crate::engine::protocol::Because;
 
 /// Gaps between tokens that are kept for the sparkline and the percentile.
 const KEPT: usize = 256;
@@ -34,6 +35,8 @@ pub struct Figures {
     pub read: u32,
     /// Times; what is known so far.
     pub timings: Timings,
+    /// Why no more of what the cache holds was reused.
+    pub because: Option<Because>,
     /// The end of the answer has come before: rounds and tokens of a round.
     pub repeats: Option<(u32, u32)>,
     gaps: VecDeque<f32>,

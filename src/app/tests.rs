@@ -36,7 +36,15 @@ impl Rig {
         let clock = Instant::now();
         let start = Start {
             model: Ok("/models/SmolLM2-135M.gguf".into()),
-            params: ContextParams { n_ctx: None, n_batch: 512, threads: 0, gpu_layers: -1, swa_full: true },
+            params: ContextParams {
+                n_ctx: None,
+                n_batch: 512,
+                n_ubatch: 0,
+                threads: 0,
+                gpu_layers: -1,
+                swa_full: true,
+                resident: 8,
+            },
             sampling: Sampling::default(),
             system: String::new(),
             resume: Resume::New,
@@ -120,8 +128,16 @@ impl Rig {
 
     pub fn started(&mut self) -> u64 {
         let (job, _) = self.asked().expect("the engine was asked");
-        let cells = Cells { system: 21, user: 16, assistant: 4 };
-        self.engine(EngineEvent::Started { job, prompt_tokens: 41, reused_tokens: 12, cells, seed: 7, notes: vec![] });
+        let cells = Cells { system: 21, user: 16, assistant: 4, others: 0 };
+        self.engine(EngineEvent::Started {
+            job,
+            prompt_tokens: 41,
+            reused_tokens: 12,
+            cells,
+            seed: 7,
+            because: None,
+            notes: vec![],
+        });
         self.engine(EngineEvent::Prefill { job, done: 29, total: 29, ms: 60.0 });
         job
     }
@@ -147,7 +163,7 @@ impl Rig {
             tokens_per_second: 166.7,
             load_ms: 0.0,
         };
-        let cells = Cells { system: 21, user: 16, assistant: 7 };
+        let cells = Cells { system: 21, user: 16, assistant: 7, others: 0 };
         let sampling = Sampling::default();
         self.engine(EngineEvent::Finished {
             job,

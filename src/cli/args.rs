@@ -11,23 +11,25 @@ use crate::config::{SETTINGS, Settings};
 use crate::engine::protocol::Glance;
 
 /// Flags of llama.cpp with one dash and several letters, which clap does not know, and what they are here.
-const FAMILIAR: [(&str, &str); 8] = [
+const FAMILIAR: [(&str, &str); 9] = [
     ("-sys", "--system-prompt"),
     ("-ngl", "--gpu-layers"),
     ("-st", "--single-turn"),
     ("-no-cnv", "--raw"),
     ("-tb", "--threads"),
     ("-ctx", "--ctx-size"),
+    ("-ub", "--ubatch-size"),
     ("--temperature", "--temp"),
     ("--n-predict", "--predict"),
 ];
 
 /// Settings that have a flag: flag, short flag, setting, what stands behind it.
-const FLAGS: [(&str, Option<char>, &str, &str, &str); 6] = [
+const FLAGS: [(&str, Option<char>, &str, &str, &str); 7] = [
     ("model", Some('m'), "model", "FILE|NAME", "The model: a GGUF file, or a name from 'llmchat models'"),
     ("ctx-size", Some('c'), "ctx_size", "N", "Tokens that the model sees at once; 0 takes its trained length"),
     ("threads", Some('t'), "threads", "N", "Compute threads; 0 measures what is fastest"),
     ("batch-size", Some('b'), "batch_size", "N", "Most tokens read in one step"),
+    ("ubatch-size", None, "ubatch_size", "N", "Most tokens computed at once"),
     ("gpu-layers", None, "gpu_layers", "N|all", "Layers on the GPU (-ngl); 0 computes on the CPU"),
     ("system-prompt", None, "system_prompt", "TEXT", "What the model is told before the first question (-sys)"),
 ];

@@ -47,9 +47,11 @@ impl Context {
         ContextParams {
             n_ctx: self.settings.ctx_size,
             n_batch: self.settings.batch_size,
+            n_ubatch: self.settings.ubatch_size,
             threads: self.settings.threads,
             gpu_layers: self.settings.gpu_layers,
             swa_full: self.settings.swa_full,
+            resident: self.settings.resident,
         }
     }
 

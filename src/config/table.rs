@@ -33,19 +33,23 @@ pub enum Written {
 
 /// Every setting but the sampling ones, which [`KNOBS`] lists.
 #[rustfmt::skip]
-pub static SETTINGS: [Setting; 15] = [
+pub static SETTINGS: [Setting; 17] = [
     Setting { name: "model", llama: "LLAMA_ARG_MODEL", kind: Written::Text,
         help: "File or name of the model; empty starts the one used last, or the default model." },
     Setting { name: "ctx_size", llama: "LLAMA_ARG_CTX_SIZE", kind: Written::NumberOrWord,
         help: "Tokens that the model sees at once; \"auto\" is 8192 or the trained length if that is less, 0 the trained length. More costs memory." },
     Setting { name: "batch_size", llama: "LLAMA_ARG_BATCH", kind: Written::Bare,
         help: "Most tokens read in one step; less saves memory, more can be faster on a GPU." },
+    Setting { name: "ubatch_size", llama: "LLAMA_ARG_UBATCH", kind: Written::Bare,
+        help: "Most tokens of a step that are computed at once; 0 is all of them. 1 makes a token's figures independent of its neighbours, slowly." },
     Setting { name: "threads", llama: "LLAMA_ARG_THREADS", kind: Written::Bare,
         help: "Compute threads; 0 measures what is fastest and adapts when the machine gets busy." },
     Setting { name: "gpu_layers", llama: "LLAMA_ARG_N_GPU_LAYERS", kind: Written::NumberOrWord,
         help: "Layers on the GPU: \"all\" or a number; 0 computes on the CPU." },
     Setting { name: "swa_full", llama: "LLAMA_ARG_SWA_FULL", kind: Written::Bare,
         help: "Keep the whole context of sliding-window layers: any earlier point can be gone on from, for more memory." },
+    Setting { name: "resident", llama: "", kind: Written::Bare,
+        help: "Conversations and branches that stay in the cache beside the one at work, so that going back to one reads nothing again; 0 to 64." },
     Setting { name: "system_prompt", llama: "", kind: Written::Text,
         help: "What a new conversation tells the model before the first question." },
     Setting { name: "ui.sidebar", llama: "", kind: Written::Bare,

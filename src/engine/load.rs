@@ -15,6 +15,7 @@ use super::log;
 use super::native::URGENT;
 use super::prompt::ChatTemplate;
 use super::protocol::{ContextParams, EngineEvent, ModelInfo, Problem};
+use super::sequences::Shape;
 use super::step::{Parts, Session, Sink};
 use super::threads::cores;
 use super::tokens::Vocabulary;
@@ -22,6 +23,8 @@ use crate::model::{Gguf, KvShape, check, free_memory};
 
 /// Sequences beside the main one: 16 beams and 16 answers.
 const BRANCHES: u32 = 32;
+/// Most sequences that stay in the cache when a prompt leaves them; llama.cpp counts all of them up to 256.
+const RESIDENT: u32 = 64;
 
 /// Loads the weights.
 ///
@@ -33,7 +36,7 @@ pub fn model(backend: &LlamaBackend, path: &Path, params: &ContextParams, sink: 
     let shape = KvShape::of(&header);
     let n_ctx = wanted_context(params, header.n_ctx_train());
     if let (Some(shape), Some(free)) = (&shape, free_memory()) {
-        let fit = check(shape, n_ctx, u64::from(params.n_batch), 0, params.swa_full, free);
+        let fit = check(shape, n_ctx, u64::from(micro(params, params.n_batch)), 0, params.swa_full, free);
         fit.map_err(|why| {
             Problem::new(format!("The memory is too small: {why}"), "Start again with a smaller context (-c)")
         })?;
@@ -85,6 +88,11 @@ fn wanted_context(params: &ContextParams, trained: Option<u64>) -> u64 {
     }
 }
 
+/// Most tokens that are computed at once.
+fn micro(params: &ContextParams, n_batch: u32) -> u32 {
+    if params.n_ubatch == 0 { n_batch } else { params.n_ubatch.min(n_batch) }
+}
+
 fn notes(n_ctx: u64, trained: Option<u64>) -> Vec<String> {
     let beyond = trained.filter(|trained| n_ctx > *trained);
     beyond
@@ -113,12 +121,12 @@ pub fn session<'m>(
     let shape = loaded.shape.as_ref();
     let window = shape.and_then(|s| s.window).filter(|_| !params.swa_full).and_then(|w| usize::try_from(w).ok());
     // A cache that keeps only the window keeps one for each sequence: memory that nobody asked for.
-    let branches = if window.is_some() { 0 } else { BRANCHES };
+    let (branches, parked) = if window.is_some() { (0, 0) } else { (BRANCHES, params.resident.min(RESIDENT)) };
     let context_params = LlamaContextParams::default()
         .with_n_ctx(NonZeroU32::new(n_ctx))
         .with_n_batch(n_batch)
-        .with_n_ubatch(n_batch)
-        .with_n_seq_max(1 + branches)
+        .with_n_ubatch(micro(params, n_batch))
+        .with_n_seq_max(1 + branches + parked)
         .with_kv_unified(true)
         .with_swa_full(params.swa_full)
         .with_n_threads(threads)
@@ -155,7 +163,15 @@ pub fn session<'m>(
         recommended: recommended(model),
     };
     Ok(Session::new(
-        Parts { context, vocabulary, template, window, branches, threads: params.threads, info, began },
+        Parts {
+            shape: Shape { cells: context.n_ctx() as usize, window, branches, parked },
+            context,
+            vocabulary,
+            template,
+            threads: params.threads,
+            info,
+            began,
+        },
         sink.clone(),
     ))
 }

@@ -30,12 +30,18 @@ pub struct ContextParams {
     pub n_ctx: Option<u32>,
     /// Most tokens in one decode call.
     pub n_batch: u32,
+    /// Most tokens that are computed at once; 0 for all of a call.
+    #[serde(default)]
+    pub n_ubatch: u32,
     /// Compute threads; 0 lets the engine choose by measuring and watching.
     pub threads: u32,
     /// Layers on the GPU; −1 for all.
     pub gpu_layers: i32,
     /// Keep the whole context of sliding-window layers.
     pub swa_full: bool,
+    /// Sequences that stay in the cache when a prompt leaves them.
+    #[serde(default)]
+    pub resident: u32,
 }
 
 /// Where a prompt comes from.
@@ -62,6 +68,35 @@ pub struct Turn {
     pub role: Role,
     /// What.
     pub text: String,
+}
+
+/// Why no more of what the cache holds was reused for a prompt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Because {
+    /// The texts differ from there on.
+    Changed,
+    /// The text is the same, but was written in other tokens than it is read in.
+    OtherTokens,
+    /// The sliding window before that point is gone.
+    WindowGone,
+    /// The state of this model is one piece, which cannot be cut back.
+    Whole,
+    /// The cache was not what the ledger says, and was cleared.
+    Untrusted,
+}
+
+impl Because {
+    /// In the few words that a panel has room for.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Changed => "text differs there",
+            Self::OtherTokens => "other tokens there",
+            Self::WindowGone => "window is gone",
+            Self::Whole => "state is one piece",
+            Self::Untrusted => "cache was in doubt",
+        }
+    }
 }
 
 /// What the engine is asked.
@@ -226,15 +261,18 @@ pub struct Cells {
     pub system: u32,
     /// Of the person's turns.
     pub user: u32,
-    /// Of the model's turns, the running answer among them.
+    /// Of the model's turns, the running answer among them; in a beam search, of all its beams.
     pub assistant: u32,
+    /// Of what earlier prompts have left: other conversations and branches.
+    #[serde(default)]
+    pub others: u32,
 }
 
 impl Cells {
     /// All of them.
     #[must_use]
     pub fn total(&self) -> u32 {
-        self.system + self.user + self.assistant
+        self.system + self.user + self.assistant + self.others
     }
 
     /// Those of one role.
@@ -394,7 +432,10 @@ pub enum EngineEvent {
         cells: Cells,
         /// The seed that is used.
         seed: u32,
-        /// Why less than expected was reused, or what was changed in the prompt; one sentence each.
+        /// Why no more of what the cache holds was reused.
+        #[serde(default)]
+        because: Option<Because>,
+        /// What was changed in the prompt; one sentence each.
         notes: Vec<String>,
     },
     /// A chunk of the prompt is decoded.
@@ -436,6 +477,8 @@ pub enum EngineEvent {
         beams: Vec<BeamLine>,
         /// How often the lead changed.
         overtakes: u32,
+        /// Whose the cells are.
+        cells: Cells,
     },
     /// The end of a job's answer has come before; with no rounds: no longer.
     Repeats {

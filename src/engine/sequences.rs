@@ -1,14 +1,20 @@
 //! The KV ledger: which tokens the cache holds. The only code that copies, removes or clears cells.
 //!
-//! Sequence 0 is the main one. Beams branch off it: each is a sequence that shares the cells of the main one and
-//! has its own behind them. Branches that are left after a search are its answers; the next prompt goes on from the
-//! one that it begins with.
+//! Sequence 0 is the main one: what is being read and written. Beams branch off it: each is a sequence that shares
+//! the cells of the main one and has its own behind them. What a new prompt leaves behind is parked: a sequence of its
+//! own that shares with the others what they have in common, until its room is needed.
 //!
 //! Rules, kept after every step, stop and error (tested by `tests` below):
-//! * tokens in the ledger = cells in the cache: `pos_max + 1 == len`, for the main sequence and every branch;
+//! * tokens in the ledger = cells in the cache: `pos_max + 1 == len`, for every sequence;
+//! * a cell that several sequences share counts once, and is free when the last of them goes;
 //! * a prefix is reused only where the cells that its continuation looks at are all there: with sliding
 //!   windows `pos_min ≤ max(0, p − window)`;
 //! * what cannot be trusted is cleared and computed again, and the reason is told.
+
+mod cells;
+
+use super::protocol::Because;
+use cells::{Cell, Cells};
 
 /// A token id of the vocabulary.
 pub type Token = i32;
@@ -33,73 +39,143 @@ pub trait Cache {
     fn pos_max(&self, seq: SeqId) -> i32;
 }
 
-/// The tokens of the resident sequences.
-#[derive(Debug)]
-pub struct Ledger {
-    tokens: Vec<Token>,
-    branches: Vec<Branch>,
+/// What a cache can do.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// How many cells it has.
+    pub cells: usize,
     /// Cells that a windowed layer looks back; `None` if every layer keeps the whole context.
-    window: Option<usize>,
-    /// How many branches there may be.
-    most: SeqId,
+    pub window: Option<usize>,
+    /// Sequences that branch off the main one at once.
+    pub branches: SeqId,
+    /// Sequences that stay when a prompt leaves them.
+    pub parked: SeqId,
+}
+
+/// Tokens and their cells.
+#[derive(Clone, Debug, Default)]
+struct Line {
+    tokens: Vec<Token>,
+    cells: Vec<Cell>,
 }
 
 /// A sequence that goes on from the whole main one.
 #[derive(Debug)]
 struct Branch {
     seq: SeqId,
-    tail: Vec<Token>,
+    tail: Line,
+}
+
+/// A sequence that a prompt left.
+#[derive(Debug)]
+struct Parked {
+    seq: SeqId,
+    line: Line,
+    /// When it was used last, counted in prompts.
+    used: u64,
+}
+
+/// The tokens of the resident sequences.
+#[derive(Debug)]
+pub struct Ledger {
+    shape: Shape,
+    cells: Cells,
+    main: Line,
+    branches: Vec<Branch>,
+    parked: Vec<Parked>,
+    prompts: u64,
+    /// The cache was seen to refuse a cut: its state is one piece.
+    whole: bool,
 }
 
 /// What a prompt finds in the cache.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Reuse {
-    /// The prompt's tokens. Where the cache holds the same text in other tokens, those.
-    pub tokens: Vec<Token>,
-    /// How many of them are in the cache.
+    /// How many of its tokens are in the cache.
     pub kept: usize,
-    /// Why less was kept than the texts share, if so.
-    pub why: Option<String>,
+    /// Why no more of what is there was reused, if there is more.
+    pub because: Option<Because>,
+}
+
+/// A sequence that begins as a prompt does.
+#[derive(Clone, Copy)]
+struct Found {
+    seq: SeqId,
+    /// Tokens that are the same.
+    kept: usize,
 }
 
 impl Ledger {
-    /// An empty ledger for a cache of that window and so many sequences beside the main one.
-    pub fn new(window: Option<usize>, branches: SeqId) -> Self {
-        Self { tokens: Vec::new(), branches: Vec::new(), window, most: branches }
+    /// An empty ledger.
+    pub fn new(shape: Shape) -> Self {
+        let (cells, main) = (Cells::default(), Line::default());
+        Self { shape, cells, main, branches: Vec::new(), parked: Vec::new(), prompts: 0, whole: false }
     }
 
     /// Tokens of the main sequence.
     pub fn len(&self) -> usize {
-        self.tokens.len()
+        self.main.tokens.len()
     }
 
     /// The tokens of the main sequence.
     pub fn tokens(&self) -> &[Token] {
-        &self.tokens
+        &self.main.tokens
+    }
+
+    /// Cells that any sequence holds.
+    pub fn used(&self) -> usize {
+        self.cells.used()
+    }
+
+    /// Cells of the main sequence and its branches.
+    pub fn live(&self) -> usize {
+        let tails = self.branches.iter().flat_map(|b| &b.tail.cells);
+        self.len() + tails.collect::<std::collections::HashSet<_>>().len()
     }
 
     /// How many more branches there may be.
     pub fn free_branches(&self) -> usize {
-        (self.most as usize).saturating_sub(self.branches.len())
+        (self.shape.branches as usize).saturating_sub(self.branches.len())
     }
 
     /// Forgets everything.
     pub fn clear(&mut self, cache: &mut impl Cache) {
         cache.clear();
-        self.tokens.clear();
-        self.branches.clear();
+        let whole = self.whole;
+        *self = Self { whole, prompts: self.prompts, ..Self::new(self.shape) };
+    }
+
+    /// Makes room for that many tokens more: what was parked longest ago goes first. False if there is none.
+    pub fn make_room(&mut self, cache: &mut impl Cache, rows: usize) -> bool {
+        while self.cells.used() + rows > self.shape.cells {
+            if !self.evict(cache) {
+                return false;
+            }
+        }
+        true
     }
 
     /// Notes tokens that a decode call has put into the main sequence. There are no branches then.
     pub fn extend(&mut self, tokens: &[Token]) {
         debug_assert!(self.branches.is_empty());
-        self.tokens.extend_from_slice(tokens);
+        for token in tokens {
+            let cell = self.cells.take();
+            self.main.tokens.push(*token);
+            self.main.cells.push(cell);
+        }
+    }
+
+    /// Takes the last token out of the main sequence, to be decoded again. None if there is none, or it cannot be taken.
+    pub fn take_last(&mut self, cache: &mut impl Cache) -> Option<Token> {
+        let last = *self.main.tokens.last()?;
+        self.cut(cache, self.len() - 1).is_none().then_some(last)
     }
 
     /// A new branch that is what another sequence is now; none if there are too many.
     pub fn branch(&mut self, cache: &mut impl Cache, from: SeqId) -> Option<SeqId> {
-        let seq = (1..=self.most).find(|seq| self.branches.iter().all(|b| b.seq != *seq))?;
-        let tail = self.tail(from).to_vec();
+        let seq = (1..=self.shape.branches).find(|seq| self.branches.iter().all(|b| b.seq != *seq))?;
+        let tail = self.branches.iter().find(|b| b.seq == from).map(|b| b.tail.clone()).unwrap_or_default();
+        self.cells.share(&tail.cells);
         cache.copy(from, seq);
         self.branches.push(Branch { seq, tail });
         Some(seq)
@@ -107,31 +183,34 @@ impl Ledger {
 
     /// The tokens that a sequence has beyond the main one.
     pub fn tail(&self, seq: SeqId) -> &[Token] {
-        self.branches.iter().find(|b| b.seq == seq).map_or(&[], |b| &b.tail)
+        self.branches.iter().find(|b| b.seq == seq).map_or(&[], |b| &b.tail.tokens)
     }
 
     /// Notes a token that a decode call has put into a branch.
     pub fn push(&mut self, seq: SeqId, token: Token) {
         if let Some(branch) = self.branches.iter_mut().find(|b| b.seq == seq) {
-            branch.tail.push(token);
+            branch.tail.tokens.push(token);
+            branch.tail.cells.push(self.cells.take());
         }
     }
 
     /// Removes a branch.
     pub fn free(&mut self, cache: &mut impl Cache, seq: SeqId) {
         if let Some(at) = self.branches.iter().position(|b| b.seq == seq) {
-            self.branches.remove(at);
+            let branch = self.branches.remove(at);
+            self.cells.release(&branch.tail.cells);
             cache.remove_from(seq, 0);
         }
     }
 
     /// Makes the main sequence what a branch is, and removes every branch.
     pub fn adopt(&mut self, cache: &mut impl Cache, seq: SeqId) {
-        let tail = self.tail(seq).to_vec();
-        if !tail.is_empty() {
+        if let Some(branch) = self.branches.iter().find(|b| b.seq == seq).filter(|b| !b.tail.tokens.is_empty()) {
             cache.remove_from(MAIN, 0);
             cache.copy(seq, MAIN);
-            self.tokens.extend(tail);
+            self.cells.share(&branch.tail.cells);
+            self.main.tokens.extend(&branch.tail.tokens);
+            self.main.cells.extend(&branch.tail.cells);
         }
         self.free_all(cache);
     }
@@ -139,45 +218,46 @@ impl Ledger {
     /// Removes every branch.
     pub fn free_all(&mut self, cache: &mut impl Cache) {
         for branch in std::mem::take(&mut self.branches) {
+            self.cells.release(&branch.tail.cells);
             cache.remove_from(branch.seq, 0);
         }
     }
 
-    /// Keeps the longest prefix of `prompt` that the cache holds and removes the rest, so that decoding may go
-    /// on at `kept`. At least one token of the prompt is left to decode. `bytes` gives a token's text, `None`
-    /// for one that has none of its own, such as a control token.
+    /// Makes the main sequence the longest prefix of `prompt` that any sequence holds, so that decoding may go on at
+    /// `kept`; what the others hold is parked. At least one token of the prompt is left to decode. `bytes` gives a
+    /// token's text, `None` for one that has none of its own, such as a control token: it tells why two texts part.
     pub fn reuse(
         &mut self,
         cache: &mut impl Cache,
         prompt: &[Token],
         bytes: impl Fn(Token) -> Option<Vec<u8>>,
     ) -> Reuse {
-        let (mut kept, mut from) = common(&self.tokens, prompt, &bytes);
-        let mut best = None;
-        for branch in &self.branches {
-            let whole = [self.tokens.as_slice(), &branch.tail].concat();
-            let found = common(&whole, prompt, &bytes);
-            if found.1 > from {
-                (kept, from) = found;
-                best = Some(branch.seq);
+        self.prompts += 1;
+        let mut because = None;
+        for found in self.find(prompt).into_iter().filter(|f| f.kept > 0) {
+            let fault = match self.fault(cache, &found) {
+                None => {
+                    let parts = parting(&self.line(found.seq).tokens[found.kept..], &prompt[found.kept..], &bytes);
+                    because = because.or(parts);
+                    self.move_to(cache, &found);
+                    self.cut(cache, found.kept)
+                }
+                fault => fault,
+            };
+            if fault.is_none() {
+                return Reuse { kept: found.kept, because };
             }
+            because = fault;
         }
-        match best {
-            Some(seq) => self.adopt(cache, seq),
-            None => self.free_all(cache),
-        }
-        let mut tokens = self.tokens[..kept].to_vec();
-        tokens.extend_from_slice(&prompt[from..]);
-        match self.cut(cache, kept) {
-            Ok(()) => Reuse { tokens, kept, why: None },
-            Err(why) => Reuse { tokens, kept: 0, why: Some(why.to_owned()) },
-        }
+        self.move_to(cache, &Found { seq: MAIN, kept: 0 });
+        self.cut(cache, 0);
+        Reuse { kept: 0, because }
     }
 
     /// Makes the cache hold what the ledger says, after a decode call that failed or was stopped.
     pub fn repair(&mut self, cache: &mut impl Cache) {
         for branch in &self.branches {
-            cache.remove_from(branch.seq, self.tokens.len() + branch.tail.len());
+            cache.remove_from(branch.seq, self.len() + branch.tail.tokens.len());
         }
         if self.branches.is_empty() || !self.agrees(cache) {
             let len = self.len();
@@ -188,76 +268,170 @@ impl Ledger {
 
     /// Whether cache and ledger agree.
     pub fn agrees(&self, cache: &impl Cache) -> bool {
-        let branches = self.branches.iter().map(|b| (b.seq, self.len() + b.tail.len()));
-        let mut all = branches.chain([(MAIN, self.len())]);
+        let branches = self.branches.iter().map(|b| (b.seq, self.len() + b.tail.tokens.len()));
+        let parked = self.parked.iter().map(|p| (p.seq, p.line.tokens.len()));
+        let mut all = branches.chain(parked).chain([(MAIN, self.len())]);
         all.all(|(seq, len)| usize::try_from(cache.pos_max(seq) + 1).is_ok_and(|n| n == len))
     }
 
-    /// Shortens the main sequence; branches, which go on from its end, are gone then.
-    fn cut(&mut self, cache: &mut impl Cache, len: usize) -> Result<(), &'static str> {
-        self.free_all(cache);
-        if len == 0 {
-            self.clear(cache);
-            return Ok(());
+    /// The sequences by how much of the prompt they hold; the main one first among equals.
+    fn find(&self, prompt: &[Token]) -> Vec<Found> {
+        let most = prompt.len().saturating_sub(1);
+        let common =
+            |held: &mut dyn Iterator<Item = &Token>| held.zip(&prompt[..most]).take_while(|(a, b)| a == b).count();
+        let mut found = vec![Found { seq: MAIN, kept: common(&mut self.tokens().iter()) }];
+        for branch in &self.branches {
+            let kept = common(&mut self.tokens().iter().chain(&branch.tail.tokens));
+            found.push(Found { seq: branch.seq, kept });
         }
-        let removed = cache.remove_from(MAIN, len);
-        self.tokens.truncate(len);
-        let reason = if !removed {
-            "this model's cache cannot be cut back, so it was read again"
-        } else if self.window_is_gone(cache) {
-            "the sliding window before the change is gone, so it was read again"
-        } else if !self.agrees(cache) {
-            "the cache was not what it should be, so it was read again"
-        } else {
-            return Ok(());
-        };
-        self.clear(cache);
-        Err(reason)
+        found.extend(self.parked.iter().map(|p| Found { seq: p.seq, kept: common(&mut p.line.tokens.iter()) }));
+        found.sort_by_key(|f| std::cmp::Reverse(f.kept));
+        found
     }
 
-    fn window_is_gone(&self, cache: &impl Cache) -> bool {
-        self.window.is_some_and(|window| {
-            let oldest = self.len().saturating_sub(window);
-            usize::try_from(cache.pos_min(MAIN)).map_or(true, |held| held > oldest)
-        })
+    /// Why a sequence cannot be gone on with there, if so.
+    fn fault(&self, cache: &impl Cache, found: &Found) -> Option<Because> {
+        if self.whole && self.line(found.seq).tokens.len() != found.kept {
+            return Some(Because::Whole);
+        }
+        let window = self.shape.window?;
+        let oldest = found.kept.saturating_sub(window);
+        let gone = usize::try_from(cache.pos_min(found.seq)).map_or(true, |held| held > oldest);
+        gone.then_some(Because::WindowGone)
+    }
+
+    /// All of a sequence.
+    fn line(&self, seq: SeqId) -> Line {
+        if let Some(parked) = self.parked.iter().find(|p| p.seq == seq) {
+            return parked.line.clone();
+        }
+        let mut line = self.main.clone();
+        if let Some(branch) = self.branches.iter().find(|b| b.seq == seq) {
+            line.tokens.extend(&branch.tail.tokens);
+            line.cells.extend(&branch.tail.cells);
+        }
+        line
+    }
+
+    /// Makes the main sequence what another one is, and parks what would be lost by that and by a cut at `kept`.
+    fn move_to(&mut self, cache: &mut impl Cache, found: &Found) {
+        let target = self.line(found.seq);
+        let cut = &target.tokens[..found.kept];
+        let running: Vec<SeqId> = self.branches.iter().map(|b| b.seq).chain([MAIN]).collect();
+        for seq in running {
+            let line = self.line(seq);
+            if !self.is_prefix(&line.tokens, cut) {
+                self.park(cache, seq, line, found.seq);
+            }
+        }
+        if let Some(parked) = self.parked.iter_mut().find(|p| p.seq == found.seq) {
+            parked.used = self.prompts;
+            self.free_all(cache);
+            cache.remove_from(MAIN, 0);
+            cache.copy(found.seq, MAIN);
+            self.cells.share(&target.cells);
+            self.cells.release(&self.main.cells);
+            self.main = target;
+        } else {
+            self.adopt(cache, found.seq);
+        }
+        self.drop_parked(cache, found.kept);
+    }
+
+    /// Parks a sequence, unless a parked one holds all of it; `kept` is in use and stays.
+    fn park(&mut self, cache: &mut impl Cache, seq: SeqId, line: Line, kept: SeqId) {
+        if let Some(same) = self.parked.iter().position(|p| self.is_prefix(&line.tokens, &p.line.tokens)) {
+            self.parked[same].used = self.prompts;
+            return;
+        }
+        if self.parked.len() >= self.shape.parked as usize {
+            let oldest = self.parked.iter().filter(|p| p.seq != kept).min_by_key(|p| p.used).map(|p| p.seq);
+            let Some(oldest) = oldest else { return };
+            self.drop_one(cache, oldest);
+        }
+        let first = self.shape.branches + 1;
+        let free = (first..first + self.shape.parked).find(|seq| self.parked.iter().all(|p| p.seq != *seq));
+        let Some(to) = free else { return };
+        cache.copy(seq, to);
+        self.cells.share(&line.cells);
+        self.parked.push(Parked { seq: to, line, used: self.prompts });
+    }
+
+    /// Drops parked sequences that the first tokens of the main one make superfluous.
+    fn drop_parked(&mut self, cache: &mut impl Cache, kept: usize) {
+        let main = &self.main.tokens[..kept];
+        let superfluous = self.parked.iter().filter(|p| self.is_prefix(&p.line.tokens, main)).map(|p| p.seq);
+        for seq in superfluous.collect::<Vec<_>>() {
+            self.drop_one(cache, seq);
+        }
+    }
+
+    fn drop_one(&mut self, cache: &mut impl Cache, seq: SeqId) {
+        if let Some(at) = self.parked.iter().position(|p| p.seq == seq) {
+            let parked = self.parked.remove(at);
+            self.cells.release(&parked.line.cells);
+            cache.remove_from(seq, 0);
+        }
+    }
+
+    /// Drops the parked sequence that was used longest ago and has cells of its own. False if there is none.
+    fn evict(&mut self, cache: &mut impl Cache) -> bool {
+        let own = self.parked.iter().filter(|p| self.cells.alone(&p.line.cells) > 0);
+        // What only parked sequences share has no owner of its own; then any goes.
+        let oldest = own.min_by_key(|p| p.used).or(self.parked.iter().min_by_key(|p| p.used)).map(|p| p.seq);
+        oldest.map(|seq| self.drop_one(cache, seq)).is_some()
+    }
+
+    /// Whether a sequence of `tokens` is of no use beside one of `longer`. With windows it is: it holds cells that the
+    /// longer one has lost; so it is where a state cannot be cut.
+    fn is_prefix(&self, tokens: &[Token], longer: &[Token]) -> bool {
+        let checkpoint = self.shape.window.is_some() || self.whole;
+        if checkpoint { tokens.is_empty() || tokens == longer } else { longer.starts_with(tokens) }
+    }
+
+    /// Shortens the main sequence; branches, which go on from its end, are gone then. Says why it cannot be, if so;
+    /// it is empty then.
+    fn cut(&mut self, cache: &mut impl Cache, len: usize) -> Option<Because> {
+        self.free_all(cache);
+        let removed = cache.remove_from(MAIN, len);
+        self.cells.release(&self.main.cells[len..]);
+        self.main.tokens.truncate(len);
+        self.main.cells.truncate(len);
+        if !removed {
+            self.whole = true;
+            self.drop_main(cache);
+            return Some(Because::Whole);
+        }
+        if !self.agrees(cache) {
+            self.clear(cache);
+            return Some(Because::Untrusted);
+        }
+        let fault = self.fault(cache, &Found { seq: MAIN, kept: len }).filter(|_| len > 0);
+        if fault.is_some() {
+            self.drop_main(cache);
+        }
+        fault
+    }
+
+    fn drop_main(&mut self, cache: &mut impl Cache) {
+        cache.remove_from(MAIN, 0);
+        self.cells.release(&self.main.cells);
+        self.main = Line::default();
     }
 }
 
-/// The longest common prefix of `old` and `new`, as lengths in each, ending before the last token of `new`.
-/// Ordinary tokens are compared by their bytes, so that an answer just generated is found again although its
-/// text tokenises differently; the prefix ends where both have a token's end.
-fn common(old: &[Token], new: &[Token], bytes: &impl Fn(Token) -> Option<Vec<u8>>) -> (usize, usize) {
-    let (mut i, mut j) = (0, 0);
-    let mut best = (0, 0);
-    // What one side has spelled beyond the other since the last common end.
-    let (mut ahead_old, mut ahead_new): (Vec<u8>, Vec<u8>) = (Vec::new(), Vec::new());
-    while j < new.len() {
-        if ahead_old.is_empty() && ahead_new.is_empty() {
-            best = (i, j);
-            if i < old.len() && old[i] == new[j] {
-                i += 1;
-                j += 1;
-                continue;
-            }
-        }
-        // The side that is behind takes its next token.
-        if ahead_old.len() <= ahead_new.len() {
-            let Some(piece) = old.get(i).and_then(|t| bytes(*t)) else { break };
-            ahead_old.extend(piece);
-            i += 1;
-        } else {
-            let Some(piece) = bytes(new[j]) else { break };
-            ahead_new.extend(piece);
-            j += 1;
-        }
-        let n = ahead_old.len().min(ahead_new.len());
-        if ahead_old[..n] != ahead_new[..n] {
-            break;
-        }
-        ahead_old.drain(..n);
-        ahead_new.drain(..n);
+/// Why two texts part where their tokens do: both spell the same for as long as can be seen, or not. Nothing where
+/// one of them ends.
+fn parting(held: &[Token], prompt: &[Token], bytes: &impl Fn(Token) -> Option<Vec<u8>>) -> Option<Because> {
+    /// Tokens that are looked at.
+    const FAR: usize = 8;
+    if held.is_empty() || prompt.len() < 2 {
+        return None;
     }
-    best
+    let spell = |tokens: &[Token]| tokens.iter().take(FAR).map_while(|t| bytes(*t)).flatten().collect::<Vec<u8>>();
+    let (ours, theirs) = (spell(held), spell(prompt));
+    let n = ours.len().min(theirs.len());
+    Some(if n > 0 && ours[..n] == theirs[..n] { Because::OtherTokens } else { Because::Changed })
 }
 
 #[cfg(test)]

@@ -17,9 +17,9 @@ use llama_cpp_2::token::LlamaToken;
 use super::job::Job;
 use super::native::{NODES, Native};
 use super::prompt::ChatTemplate;
-use super::protocol::{Alternative, EngineEvent, JobId, ModelInfo, Problem, Prompt, Request};
+use super::protocol::{Alternative, Cells, EngineEvent, JobId, ModelInfo, Problem, Prompt, Request};
 use super::sampler::{self, Words};
-use super::sequences::{Cache, Ledger, MAIN, SeqId, Token};
+use super::sequences::{Cache, Ledger, MAIN, SeqId, Shape, Token};
 use super::strategy::Pace;
 use super::threads::{Change, Governor, cores};
 use super::tokens::Vocabulary;
@@ -99,10 +99,8 @@ pub struct Parts<'m> {
     pub vocabulary: Vocabulary<'m>,
     /// The template, or raw completion.
     pub template: ChatTemplate,
-    /// Cells that a windowed layer looks back, where it keeps no more than those.
-    pub window: Option<usize>,
-    /// Sequences beside the main one.
-    pub branches: u32,
+    /// What the context's cache can do.
+    pub shape: Shape,
     /// Threads; 0 to choose.
     pub threads: u32,
     /// What is known of the model.
@@ -124,7 +122,7 @@ impl<'m> Session<'m> {
             batch,
             vocabulary: parts.vocabulary,
             template: parts.template,
-            ledger: Ledger::new(parts.window, parts.branches),
+            ledger: Ledger::new(parts.shape),
             governor: Governor::new(cores(), parts.threads),
             waiting: VecDeque::new(),
             job: None,
@@ -227,7 +225,7 @@ impl<'m> Session<'m> {
                     timings: crate::chat::Timings::default(),
                     seed: 0,
                     sampling: Box::new(w.sampling),
-                    cells: super::protocol::Cells::default(),
+                    cells: Cells::default(),
                     alternatives: Vec::new(),
                 });
             }
@@ -270,6 +268,7 @@ impl<'m> Session<'m> {
         let end = job.prompt.len().min(job.read + self.context.n_batch() as usize);
         let chunk = &job.prompt[job.read..end];
         let last = end == job.prompt.len();
+        self.ledger.make_room(&mut self.context, chunk.len());
         self.fill_main(chunk, last)?;
         match self.compute(chunk.len(), Some(progress(&job))) {
             Ok(()) => {}
@@ -288,7 +287,7 @@ impl<'m> Session<'m> {
     fn decode(&mut self, mut job: Job) -> Result<Option<Job>, Problem> {
         // Without a token that waits to be decoded the logits are there and a choice is due.
         let Some(token) = job.next else { return self.choose(job) };
-        if self.ledger.len() >= self.context.n_ctx() as usize {
+        if !self.ledger.make_room(&mut self.context, 1) {
             return Ok(self.end(job, Finish::ContextFull));
         }
         let began = Instant::now();
@@ -454,6 +453,11 @@ impl<'m> Session<'m> {
         }
     }
 
+    /// Cells that only earlier prompts hold.
+    fn other_cells(&self) -> u32 {
+        u32::try_from(self.ledger.used().saturating_sub(self.ledger.live())).unwrap_or(u32::MAX)
+    }
+
     /// Tells a job's end.
     fn end(&mut self, job: Job, finish: Finish) -> Option<Job> {
         self.end_with(job, finish, Vec::new())
@@ -478,7 +482,7 @@ impl<'m> Session<'m> {
             timings: job.clock.timings(),
             seed: job.seed,
             sampling: Box::new(job.sampler.sampling().clone()),
-            cells: job.cells,
+            cells: Cells { others: self.other_cells(), ..job.cells },
             alternatives,
         });
         None

@@ -160,7 +160,11 @@ fn prefill(f: &Figures, theme: &Theme, columns: usize) -> Vec<Line<'static>> {
             Span::styled(beside, theme.text),
         ]),
         Line::styled(format!("reused {} · fresh {total}{rate}", f.usage.reused_tokens), theme.text),
-        Line::from(vec![Span::styled("TTFT ", theme.faint), Span::styled(ttft, theme.figure)]),
+        Line::from(vec![
+            Span::styled("TTFT ", theme.faint),
+            Span::styled(ttft, theme.figure),
+            Span::styled(f.because.map_or_else(String::new, |b| format!(" · {}", b.text())), theme.faint),
+        ]),
     ]
 }
 
@@ -205,25 +209,32 @@ fn cache(app: &App, theme: &Theme, columns: usize) -> Vec<Line<'static>> {
         return vec![Line::styled("–", theme.faint), Line::default(), Line::default()];
     };
     let cells = app.engine.cells;
+    let own = cells.total() - cells.others;
     let used = cells.total().min(info.n_ctx);
     let beside = format!(" {used} / {}", info.n_ctx);
     let bar = columns.saturating_sub(beside.chars().count());
     let share = |n: u32| f64::from(n) / f64::from(info.n_ctx.max(1));
     let system = part(bar, share(cells.system));
     let people = part(bar, share(cells.system + cells.user));
-    let all = part(bar, share(used)).max(usize::from(used > 0));
+    let all = part(bar, share(own)).max(usize::from(own > 0));
+    let others = part(bar, share(cells.others)).min(bar.saturating_sub(all.max(people)));
     let bytes = u64::from(used) * info.kv_bytes_per_token;
     let mut spans = Vec::new();
     for (from, to, role) in [(0, system, Role::System), (system, people, Role::User), (people, all, Role::Assistant)] {
         spans.push(Span::styled("▇".repeat(to.saturating_sub(from)), theme.role(role)));
     }
-    spans.push(Span::styled("░".repeat(bar.saturating_sub(all.max(people))), theme.faint));
+    // What other conversations and branches have there, behind this one's whatever cells it is.
+    spans.push(Span::styled("▒".repeat(others), theme.faint));
+    spans.push(Span::styled("░".repeat(bar.saturating_sub(all.max(people) + others)), theme.faint));
     spans.push(Span::styled(beside, theme.text));
     let legend = [(Role::System, cells.system), (Role::User, cells.user), (Role::Assistant, cells.assistant)];
     let mut key = Vec::new();
     for ((role, n), name) in legend.into_iter().zip(["system", "you", "model"]) {
         key.push(Span::styled("■ ", theme.role(role)));
         key.push(Span::styled(format!("{name} {n}  "), theme.text));
+    }
+    if cells.others > 0 {
+        key.push(Span::styled(format!("▒ others {}", cells.others), theme.faint));
     }
     let memory = if info.kv_bytes_reserved > 0 {
         format!("{} of {} MiB · {}", mebibytes(bytes), mebibytes(info.kv_bytes_reserved), info.kv_type)

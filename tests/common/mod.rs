@@ -8,11 +8,28 @@ use std::time::Duration;
 
 use llmchat::chat::{Finish, Mode, Role, Sampling, Seed, Timings, Usage};
 use llmchat::engine::client::Client;
-use llmchat::engine::protocol::{ContextParams, EngineEvent, EngineNews, ModelInfo, Problem, Prompt, Request, Turn};
+use llmchat::engine::protocol::{
+    Because, ContextParams, EngineEvent, EngineNews, ModelInfo, Problem, Prompt, Request, Turn,
+};
 use llmchat::paths::Paths;
 
 /// Longest time that anything here may take on a slow machine.
 pub const DEADLINE: Duration = Duration::from_mins(2);
+
+/// Log-probabilities of a cold run and of one whose batches or cells were others differ by up to 0.3: the order of a sum
+/// decides its last bit, and the models' activations are rounded to 8 bits. Two tokens nearer than this may change places.
+const NOISE: f32 = 0.5;
+
+/// How an answer compares with that of a cold run.
+#[derive(Debug, PartialEq)]
+pub enum Cold {
+    /// Token for token the same.
+    Same,
+    /// Another one from a place on where the two tokens are nearer than rounding.
+    Tie,
+    /// Another one.
+    Other(String),
+}
 
 /// The default model.
 pub fn smollm() -> PathBuf {
@@ -41,7 +58,15 @@ pub fn seeded(seed: u32, max_tokens: u32) -> Sampling {
 }
 
 pub fn params() -> ContextParams {
-    ContextParams { n_ctx: Some(2048), n_batch: 512, threads: 2, gpu_layers: 0, swa_full: true }
+    ContextParams {
+        n_ctx: Some(2048),
+        n_batch: 512,
+        n_ubatch: 0,
+        threads: 2,
+        gpu_layers: 0,
+        swa_full: true,
+        resident: 8,
+    }
 }
 
 /// A conversation: question, answer, question …
@@ -61,7 +86,7 @@ pub struct Answer {
     pub finish: Finish,
     pub usage: Usage,
     pub timings: Timings,
-    pub notes: Vec<String>,
+    pub because: Option<Because>,
     pub seed: u32,
 }
 
@@ -120,8 +145,13 @@ impl Engine {
     }
 
     pub fn start(&mut self, prompt: Prompt, sampling: Sampling) -> u64 {
+        self.start_with(prompt, sampling, None)
+    }
+
+    /// The same with the probabilities of its tokens and so many others.
+    pub fn start_with(&mut self, prompt: Prompt, sampling: Sampling, records: Option<u32>) -> u64 {
         self.jobs += 1;
-        self.client.send(&Request::Generate { job: self.jobs, prompt, sampling, ignore_eog: false, records: None });
+        self.client.send(&Request::Generate { job: self.jobs, prompt, sampling, ignore_eog: false, records });
         self.jobs
     }
 
@@ -131,12 +161,12 @@ impl Engine {
 
     /// Waits for the end of the running job; `each` sees every event of it.
     pub fn wait(&self, mut each: impl FnMut(&EngineEvent)) -> Result<Answer, Problem> {
-        let (mut text, mut tokens, mut notes) = (String::new(), 0, Vec::new());
+        let (mut text, mut tokens, mut because) = (String::new(), 0, None);
         loop {
             let event = self.event();
             each(&event);
             match event {
-                EngineEvent::Started { notes: said, .. } => notes = said,
+                EngineEvent::Started { because: said, .. } => because = said,
                 EngineEvent::Token { text: piece, n, .. } => {
                     text += &piece;
                     tokens = n;
@@ -146,7 +176,7 @@ impl Engine {
                     tokens = n;
                 }
                 EngineEvent::Finished { text: rest, finish, usage, timings, seed, .. } => {
-                    return Ok(Answer { text: text + &rest, tokens, finish, usage, timings, notes, seed });
+                    return Ok(Answer { text: text + &rest, tokens, finish, usage, timings, because, seed });
                 }
                 EngineEvent::Failed { problem, .. } => return Err(problem),
                 _ => {}
@@ -163,5 +193,37 @@ impl Engine {
     pub fn ask_cold(&mut self, prompt: Prompt, sampling: Sampling) -> Answer {
         self.client.send(&Request::ClearCache);
         self.ask(prompt, sampling)
+    }
+
+    /// How a run with nothing in the cache compares with this greedy answer.
+    pub fn cold_says(&mut self, prompt: &Prompt, longest: u32, warm: &str) -> Cold {
+        let told = self.ask_cold(prompt.clone(), greedy(longest));
+        if told.text == warm {
+            return Cold::Same;
+        }
+        let common = told.text.chars().zip(warm.chars()).take_while(|(a, b)| a == b).count();
+        self.client.send(&Request::ClearCache);
+        let mut records = Vec::new();
+        self.start_with(prompt.clone(), greedy(longest), Some(8));
+        self.wait(|event| {
+            if let EngineEvent::Token { text, record: Some(record), .. } = event {
+                records.push((text.clone(), record.clone()));
+            }
+        })
+        .unwrap();
+        // Somewhere up to there both parted; one run's token may begin with the other's.
+        let mut at = 0;
+        for (text, record) in &records {
+            let rest: String = warm.chars().skip(at).collect();
+            let near = |(other, log): &(String, f32)| {
+                let fits = if other.is_empty() { rest.is_empty() } else { rest.starts_with(other.as_str()) };
+                fits && other != text && record.logprob - log < NOISE
+            };
+            if at <= common && record.others.iter().any(near) {
+                return Cold::Tie;
+            }
+            at += text.chars().count();
+        }
+        Cold::Other(format!("{:?} is not {warm:?}; {records:?}", told.text))
     }
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::Session;
 use crate::chat::{Finish, Mode, Sampling, TokenRecord};
 use crate::engine::job::{Beams, Job};
-use crate::engine::protocol::{Alternative, BeamLine, EngineEvent, Problem};
+use crate::engine::protocol::{Alternative, BeamLine, Cells, EngineEvent, Problem};
 use crate::engine::sampler::Words;
 use crate::engine::sequences::{MAIN, SeqId, Token};
 use crate::engine::strategy::beam::{Ended, Mark, Round, Rules, Search};
@@ -65,8 +65,7 @@ impl Session<'_> {
         }
         let most = (self.ledger.free_branches() + beams.seqs.len() + beams.kept.len()) / 2;
         beams.search.rules = rules(sampling, most, job.n());
-        let length = beams.search.live.first().map_or(0, |b| b.marks.len());
-        let full = self.ledger.len() + length > self.context.n_ctx() as usize;
+        let full = !self.ledger.make_room(&mut self.context, beams.seqs.len());
         let rows = if full { Ok(None) } else { self.rows(&mut job, &beams) };
         match rows {
             Ok(Some(rows)) => {
@@ -256,7 +255,10 @@ impl Session<'_> {
         };
         let living = beams.search.live.iter().map(|b| line(&b.marks, beams.search.score_of(b), false));
         let ended = beams.search.ended.iter().map(|e| line(&e.marks, e.score, true));
+        let tails = u32::try_from(self.ledger.live() - self.ledger.len()).unwrap_or(u32::MAX);
+        let assistant = job.cells.assistant + tails;
         (self.sink)(EngineEvent::Beams {
+            cells: Cells { assistant, others: self.other_cells(), ..job.cells },
             job: job.id,
             n: beams.rounds,
             gap_ms,

@@ -24,7 +24,6 @@ impl Session<'_> {
         }
         let vocabulary = &self.vocabulary;
         let reuse = self.ledger.reuse(&mut self.context, &encoded.tokens, |t| vocabulary.plain(t));
-        notes.extend(reuse.why);
         notes.extend(unused(&waiting.sampling));
         self.has_logits = false;
         let seed = waiting.sampling.seed.0.unwrap_or_else(fresh_seed);
@@ -33,7 +32,7 @@ impl Session<'_> {
             id: waiting.job,
             read: reuse.kept,
             reused: reuse.kept,
-            prompt: reuse.tokens,
+            prompt: encoded.tokens,
             cells: encoded.cells,
             seed,
             sampler,
@@ -52,6 +51,7 @@ impl Session<'_> {
             text: crate::engine::utf8::Utf8Stream::default(),
             clock: Clock::new(waiting.arrived),
         };
+        let job = Job { cells: Cells { others: self.other_cells(), ..job.cells }, ..job };
         let usage = job.usage();
         (self.sink)(EngineEvent::Started {
             job: job.id,
@@ -59,6 +59,7 @@ impl Session<'_> {
             reused_tokens: usage.reused_tokens,
             cells: job.cells,
             seed,
+            because: reuse.because,
             notes,
         });
         Ok(job)

@@ -110,15 +110,11 @@ impl Session<'_> {
 
     /// Decodes the last token of the main sequence again. Where that fails, the logits stay unknown.
     fn restore_logits(&mut self) {
-        let tokens = self.ledger.tokens().to_vec();
-        if tokens.is_empty() {
-            return;
-        }
-        let kept = self.ledger.reuse(&mut self.context, &tokens, |_| None).kept;
-        if kept + 1 == tokens.len() && self.fill_main(&tokens[kept..], true).is_ok() {
+        let Some(last) = self.ledger.take_last(&mut self.context) else { return };
+        if self.fill_main(&[last], true).is_ok() {
             match self.compute(1, None) {
                 Ok(()) => {
-                    self.ledger.extend(&tokens[kept..]);
+                    self.ledger.extend(&[last]);
                     self.has_logits = true;
                 }
                 Err(_) => self.ledger.repair(&mut self.context),
@@ -152,7 +148,8 @@ impl Session<'_> {
                 "Shorten it, or start again with a larger context (-c)",
             ));
         }
-        self.ledger.clear(&mut self.context);
+        // From the beginning, so that every token's logits are told; what was there is parked.
+        self.ledger.reuse(&mut self.context, &[], |_| None);
         let text = |token: Token| String::from_utf8_lossy(&self.vocabulary.text_or_name(token)).into_owned();
         let mut scored: Vec<(String, Option<TokenRecord>)> =
             tokens.first().map(|t| (text(*t), None)).into_iter().collect();
