@@ -1,5 +1,5 @@
 use super::*;
-use crate::chat::{Entry, Finish, Mode, Role, StoreEvent, StoreRequest, Timings, Usage};
+use crate::chat::{Entry, Finish, Mode, Overflow, Role, Rope, StoreEvent, StoreRequest, Timings, Usage};
 use crate::engine::protocol::{
     Cells, ContextParams, EngineEvent, EngineNews, ModelInfo, Problem, Prompt, Request, Turn,
 };
@@ -36,9 +36,18 @@ impl Rig {
         let clock = Instant::now();
         let start = Start {
             model: Ok("/models/SmolLM2-135M.gguf".into()),
-            params: ContextParams { n_ctx: None, n_batch: 512, threads: 0, gpu_layers: -1, swa_full: true },
+            params: ContextParams {
+                n_ctx: None,
+                n_batch: 512,
+                threads: 0,
+                gpu_layers: -1,
+                swa_full: true,
+                beyond_trained: false,
+                rope: Rope::default(),
+            },
             sampling: Sampling::default(),
             system: String::new(),
+            overflow: Overflow::Ask,
             resume: Resume::New,
             prompt: None,
             sidebar: true,

@@ -50,6 +50,8 @@ impl Context {
             threads: self.settings.threads,
             gpu_layers: self.settings.gpu_layers,
             swa_full: self.settings.swa_full,
+            beyond_trained: self.settings.beyond_trained,
+            rope: self.settings.rope,
         }
     }
 
