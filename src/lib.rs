@@ -22,6 +22,7 @@
 //! * Prefill decodes whole batches, not small chunks: those cost a tenth to a fifth of its rate. A stop and the
 //!   progress bar come from llama.cpp's abort callback, which is called once a graph node (`engine::native`).
 //! * The step loop serves one job at a time and others wait; the strategies are one [`engine`] sampler so far.
+//! * What is shown is not always what is sent: a conversation may be cut (`chat::Conversation::sent_to`).
 //! * Threads are watched by what a step takes, and the engine's process gets a short OpenMP spin.
 //!
 //! # Who may use whom (held by `tests/architecture.rs`)

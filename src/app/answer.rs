@@ -156,7 +156,7 @@ impl App {
     }
 
     /// Ends the running answer as broken off; what came of it is kept. Its queued questions go back to the
-    /// input box, because there is nothing to answer them.
+    /// input box, because there is nothing to answer them; where something is typed there, they go on waiting.
     pub(super) fn break_off(&mut self, why: &str, finish: Finish) {
         let Some(job) = &self.engine.job else { return };
         tracing::info!("answer broken off: {why}");
@@ -175,10 +175,10 @@ impl App {
         let earlier = self.engine.job.as_mut().map(|j| std::mem::take(&mut j.earlier)).unwrap_or_default();
         self.end_answer(Made { model, sampling, seed: 0, finish, usage, timings, score: None, earlier, looped });
         self.engine.figures.phase = Phase::Done;
-        if !queued.is_empty() && self.chat.conversation.id == id && self.input.is_empty() {
-            self.input.set(&queued.join("\n"));
-            self.typed();
+        if let Some(chat) = self.chat_mut(&id) {
+            chat.queued = queued;
         }
+        self.give_back_queued(&id);
     }
 
     /// A conversation in the background whose answer ended is not needed any more.

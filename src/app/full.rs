@@ -121,6 +121,11 @@ impl Full {
         self.asked.then(|| (self.chat.clone(), self.message))
     }
 
+    /// Whether there is no room; otherwise the person wants to shorten it all the same.
+    pub fn is_full(&self) -> bool {
+        self.asked
+    }
+
     /// The box's first line.
     pub fn heading(&self) -> String {
         format!(

@@ -444,6 +444,6 @@ fn fresh(now: Now, id: ConversationId, (sampling, system, overflow): &(Sampling,
 }
 
 #[cfg(test)]
-mod overflow_tests;
+pub(crate) mod overflow_tests;
 #[cfg(test)]
 pub(crate) mod tests;

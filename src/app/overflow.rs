@@ -275,7 +275,8 @@ impl App {
         };
         match chosen.map(|how| (how, full.plan(how))) {
             Some((how, Ok(plan))) => {
-                if self.chat.conversation.overflow != how {
+                // What is chosen without need is done once.
+                if full.is_full() && self.chat.conversation.overflow != how {
                     self.chat.record(vec![Entry::Overflow { overflow: how }], true, None, &mut self.effects);
                 }
                 self.carry_out(*full, plan);
@@ -312,9 +313,12 @@ impl App {
     pub fn cut_line(&self) -> Option<String> {
         let path = self.chat.conversation.path();
         let (n, cut) = self.chat.conversation.cut_on(&path)?;
-        let instead = if cut.summary.is_some() { ", a summary is (/cut)" } else { "" };
         let s = if n == 1 { " above is" } else { "s above are" };
-        Some(format!("{n} message{s} no longer sent ({} tokens){instead}", counted(cut.tokens)))
+        let tokens = counted(cut.tokens);
+        Some(match cut.summary {
+            Some(_) => format!("{n} message{s} sent as a summary ({tokens} tokens, /cut)"),
+            None => format!("{n} message{s} no longer sent ({tokens} tokens)"),
+        })
     }
 }
 

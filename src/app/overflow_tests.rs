@@ -26,7 +26,7 @@ fn prompt(rig: &Rig) -> (u64, String, Vec<Turn>) {
 }
 
 /// Refuses what was asked last: every turn has so many tokens.
-fn refuse(rig: &mut Rig, each: u32, n_ctx: u32, free_bytes: Option<u64>) {
+pub fn refuse(rig: &mut Rig, each: u32, n_ctx: u32, free_bytes: Option<u64>) {
     let (job, _, turns) = prompt(rig);
     let size = size(turns.len(), each, n_ctx, free_bytes);
     let problem = Problem::new(format!("The conversation has {} tokens", size.tokens), "Shorten it");
@@ -221,7 +221,7 @@ fn a_summary_is_written_in_parts_and_stands_in_the_place_of_the_oldest() {
     let (_, system, turns) = prompt(&rig);
     assert_eq!(system, "Be brief.\n\nSummary of the conversation before:\nThey spoke of numbers.");
     assert_eq!(texts(&turns), ["question 3", "answer 3", "question 4"]);
-    assert!(rig.app.cut_line().unwrap().ends_with("a summary is (/cut)"));
+    assert!(rig.app.cut_line().unwrap().contains("sent as a summary"));
     assert_eq!(rig.app.chat.conversation.messages.len(), 9, "no message came of the summary");
 }
 

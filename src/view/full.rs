@@ -9,8 +9,8 @@ use super::theme::Theme;
 use crate::app::{App, Full, counted};
 use crate::text::Wrapped;
 
-const HELP: &str = "↑↓ Enter or a digit takes one · ←→ keeps fewer or more turns · Esc leaves all as it is. \
-                    What you take is done by itself from now on; /overflow changes that.";
+const KEYS: &str = "↑↓ Enter or a digit takes one · ←→ keeps fewer or more turns · Esc leaves all as it is.";
+const SETTING: &str = " What you take is done by itself from now on; /overflow changes that.";
 
 /// The choices, the chosen one always in view.
 pub fn draw(full: &Full, theme: &Theme, frame: &mut Frame) {
@@ -18,7 +18,8 @@ pub fn draw(full: &Full, theme: &Theme, frame: &mut Frame) {
     let columns = usize::from(frame.area().width.saturating_sub(6).clamp(4, super::overlay::WIDEST - 2));
     let (lines, chosen) = lines(full, theme, columns);
     let height = u16::try_from(lines.len()).unwrap_or(u16::MAX);
-    let inner = open(theme, "The context is full", height, frame);
+    let title = if full.is_full() { "The context is full" } else { "Shorten this conversation" };
+    let inner = open(theme, title, height, frame);
     let room = usize::from(inner.height);
     let top = if lines.len() <= room { 0 } else { chosen };
     scrolled(lines, top, theme, inner, frame);
@@ -45,7 +46,7 @@ fn lines(full: &Full, theme: &Theme, columns: usize) -> (Vec<Line<'static>>, usi
         }
         at = add(&format!("{nth} {}", full.told(how)), style);
     }
-    add(HELP, theme.faint);
+    add(&format!("{KEYS}{}", if full.is_full() { SETTING } else { "" }), theme.faint);
     (lines, chosen)
 }
 

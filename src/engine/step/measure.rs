@@ -57,7 +57,15 @@ impl Session<'_> {
             tokens: number(encoded.tokens.len()),
             n_ctx: self.context.n_ctx(),
             turns: match prompt {
-                Prompt::Chat { turns, .. } => of_turns(turns, encoded),
+                Prompt::Chat { system, turns } => {
+                    let counts = of_turns(turns, encoded);
+                    let rest = turns.iter().skip(1).position(|t| t.role == Role::User).map(|at| at + 1);
+                    let rest = rest.and_then(|at| {
+                        let rest = Prompt::Chat { system: system.clone(), turns: turns[at..].to_vec() };
+                        Some((at, number(self.encode(&rest).ok()?.0.tokens.len())))
+                    });
+                    corrected(counts, number(encoded.tokens.len()), rest)
+                }
                 Prompt::Raw(_) | Prompt::Tokens(_) => Vec::new(),
             },
             free_bytes: free_memory(),
@@ -82,6 +90,16 @@ fn of_turns(turns: &[Turn], encoded: &Encoded) -> Vec<u32> {
     turns.iter().map(|t| u32::try_from(t.text.len() * tokens / bytes.max(1)).unwrap_or(u32::MAX)).collect()
 }
 
+/// What the template writes before the first turn counts as the system's, although some of it goes and comes
+/// with a turn. How much is told by the tokens without the first so many turns.
+fn corrected(mut counts: Vec<u32>, tokens: u32, rest: Option<(usize, u32)>) -> Vec<u32> {
+    if let (Some((turns, rest)), Some(first)) = (rest, counts.first().copied()) {
+        let others: u32 = counts[1..turns].iter().sum();
+        counts[0] = tokens.saturating_sub(rest).saturating_sub(others).max(first);
+    }
+    counts
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,6 +120,13 @@ mod tests {
         let turns = turns(&[(User, "hi"), (Assistant, " "), (User, "you?"), (Assistant, "Hello")]);
         let parts = [(System, 9), (User, 3), (User, 4), (Assistant, 5), (Assistant, 2)];
         assert_eq!(of_turns(&turns, &encoded(&parts)), [3, 0, 4, 5]);
+    }
+
+    #[test]
+    fn the_first_turn_has_what_goes_with_it() {
+        // 5 tokens of 30 before the first turn are its own; without two turns 61 are left of 82.
+        assert_eq!(corrected(vec![7, 9, 15, 13, 8], 82, Some((2, 61))), [12, 9, 15, 13, 8]);
+        assert_eq!(corrected(vec![7], 20, None), [7]);
     }
 
     #[test]
