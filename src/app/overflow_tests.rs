@@ -337,6 +337,7 @@ fn overflow_is_set_by_its_name_and_offered_by_hand() {
     rig.key(KeyCode::Char('1'));
     rig.save();
     assert_eq!(rig.app.chat.conversation.cuts.len(), 1);
+    assert_eq!(rig.app.chat.conversation.overflow, Overflow::Larger, "what is chosen by hand is done once");
     assert_eq!(prompt(&rig).0, asked, "there was nothing to answer");
     assert_eq!(rig.app.chat.conversation.path().last().unwrap().role, Role::Assistant);
 }
