@@ -6,7 +6,7 @@ mod table;
 pub use file::load;
 pub use table::{SETTINGS, Setting, example};
 
-use crate::chat::{Bias, KNOBS, Kind, Knob, Sampling};
+use crate::chat::{Bias, KNOBS, Kind, Knob, Overflow, Rope, RopeScaling, Sampling};
 
 /// Every setting with its value.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,6 +27,12 @@ pub struct Settings {
     pub swa_full: bool,
     /// Conversations and branches that stay in the cache beside the one at work.
     pub resident: u32,
+    /// Make a context longer than the model was trained on.
+    pub beyond_trained: bool,
+    /// How positions are told to the model.
+    pub rope: Rope,
+    /// What happens when a new conversation does not fit into the context.
+    pub overflow: Overflow,
     /// System prompt of a new conversation.
     pub system_prompt: String,
     /// Sampling of a new conversation.
@@ -54,6 +60,9 @@ impl Default for Settings {
             gpu_layers: -1,
             swa_full: true,
             resident: 8,
+            beyond_trained: false,
+            rope: Rope::default(),
+            overflow: Overflow::default(),
             system_prompt: String::new(),
             sampling: Sampling::default(),
             sidebar: true,
@@ -89,6 +98,16 @@ impl Settings {
             }
             "swa_full" => self.swa_full = truth(name, text)?,
             "resident" => self.resident = whole(name, text, 0, 64)?,
+            "beyond_trained" => self.beyond_trained = truth(name, text)?,
+            "rope_scaling" => {
+                self.rope.scaling = RopeScaling::named(text).ok_or_else(|| {
+                    let names = RopeScaling::ALL.map(|(_, name)| name).join(", ");
+                    format!("{name} is '{text}'; it must be one of {names}")
+                })?;
+            }
+            "rope_freq_base" => self.rope.freq_base = zero_or(name, text, Rope::BASES)?,
+            "rope_freq_scale" => self.rope.freq_scale = zero_or(name, text, Rope::SCALES)?,
+            "overflow" => self.overflow = Overflow::named(text)?,
             "system_prompt" => text.clone_into(&mut self.system_prompt),
             "ui.sidebar" => self.sidebar = truth(name, text)?,
             "ui.panel" => self.panel = truth(name, text)?,
@@ -123,6 +142,11 @@ impl Settings {
             "gpu_layers" => self.gpu_layers.to_string(),
             "swa_full" => self.swa_full.to_string(),
             "resident" => self.resident.to_string(),
+            "beyond_trained" => self.beyond_trained.to_string(),
+            "rope_scaling" => self.rope.scaling.name().to_owned(),
+            "rope_freq_base" => self.rope.freq_base.to_string(),
+            "rope_freq_scale" => self.rope.freq_scale.to_string(),
+            "overflow" => self.overflow.name().to_owned(),
             "system_prompt" => self.system_prompt.clone(),
             "ui.sidebar" => self.sidebar.to_string(),
             "ui.panel" => self.panel.to_string(),
@@ -142,6 +166,11 @@ fn whole<T: TryFrom<i64>>(name: &str, text: &str, min: i64, max: i64) -> Result<
     number
         .and_then(|n| T::try_from(n).ok())
         .ok_or_else(|| format!("{name} is '{text}'; it must be a whole number from {min} to {max}"))
+}
+
+fn zero_or(name: &str, text: &str, (min, max): (f32, f32)) -> Result<f32, String> {
+    let number = text.parse::<f32>().ok().filter(|n| *n == 0.0 || (n.is_finite() && (min..=max).contains(n)));
+    number.ok_or_else(|| format!("{name} is '{text}'; it must be a number from {min} to {max}, or 0 for the model's"))
 }
 
 fn truth(name: &str, text: &str) -> Result<bool, String> {

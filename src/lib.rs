@@ -23,6 +23,7 @@
 //!   progress bar come from llama.cpp's abort callback, which is called once a graph node (`engine::native`).
 //! * The step loop serves one job at a time and others wait. What runs is always sequence 0 of the cache; what a prompt
 //!   leaves is parked in a sequence of its own that shares its trunk (`engine::sequences`).
+//! * What is shown is not always what is sent: a conversation may be cut (`chat::Conversation::sent_to`).
 //! * Threads are watched by what a step takes, and the engine's process gets a short OpenMP spin.
 //!
 //! # Who may use whom (held by `tests/architecture.rs`)

@@ -11,8 +11,8 @@ use llama_cpp_2::llama_backend::LlamaBackend;
 use llama_cpp_2::llama_batch::LlamaBatch;
 use llama_cpp_2::model::LlamaModel;
 use llama_cpp_2::model::params::LlamaModelParams;
-use llmchat::chat::Finish;
-use llmchat::engine::protocol::{Because, ContextParams, EngineEvent, EngineNews, Prompt, Request};
+use llmchat::chat::{Finish, Rope, RopeScaling};
+use llmchat::engine::protocol::{Because, ContextParams, EngineEvent, EngineNews, Prompt, Request, Size};
 
 const QUESTIONS: [&str; 4] = [
     "Write a short story about a fox and a river.",
@@ -175,6 +175,72 @@ fn a_full_context_is_a_sentence_before_and_an_end_during() {
     assert_eq!(engine.ask(chat(&["hi"]), greedy(3)).tokens, 3, "it goes on after that");
 }
 
+/// What the engine says of a prompt's size.
+fn measured(engine: &Engine, prompt: Prompt) -> Size {
+    engine.client.send(&Request::Measure { job: 1000, prompt });
+    loop {
+        if let EngineEvent::Measured { job: 1000, size } = engine.event() {
+            return size;
+        }
+    }
+}
+
+#[test]
+fn the_tokens_of_each_turn_are_those_that_go_with_it() {
+    let texts = ["Who was Ada Lovelace?", "A mathematician.", "zählt 🐻 auch?", "Yes, two tokens or so.", "And now?"];
+    // A template that writes messages one after the other, and none at all.
+    for path in [smollm(), gemma()] {
+        let mut engine = Engine::load(path, ContextParams { n_ctx: Some(256), ..params() });
+        let whole = measured(&engine, chat(&texts));
+        assert_eq!((whole.turns.len(), whole.n_ctx), (5, 256));
+        let template = engine.info.as_ref().unwrap().has_template;
+        for start in [2, 4] {
+            let rest = measured(&engine, chat(&texts[start..]));
+            let gone: u32 = whole.turns[..start].iter().sum();
+            // Without a template the blank line before the first text goes too.
+            let slack = u32::from(!template);
+            assert!(whole.tokens.abs_diff(rest.tokens + gone) <= slack, "{start}: {whole:?} {rest:?}");
+        }
+        // A refusal says the same, and nothing was read for it.
+        engine.start(chat(&[&"word ".repeat(400)]), greedy(10));
+        let mut told = None;
+        let _ = engine.wait(|event| {
+            if let EngineEvent::Failed { size, .. } = event {
+                told.clone_from(size);
+            }
+        });
+        assert!(told.is_some_and(|s| s.tokens > 400 && s.turns.len() == 1 && s.turns[0] >= 400));
+        let answer = engine.ask(chat(&texts), greedy(2));
+        assert_eq!(answer.usage.prompt_tokens, whole.tokens);
+    }
+}
+
+#[test]
+fn rope_settings_reach_the_model_and_the_trained_length_needs_a_yes() {
+    let mut engine = Engine::load(smollm(), params());
+    // How probable the model finds a text depends on every position.
+    let mut logs = |rope: Rope| {
+        engine.try_load(smollm(), ContextParams { rope, ..params() }).unwrap();
+        engine.client.send(&Request::Score { job: 1000, prompt: Prompt::Raw(QUESTIONS[0].into()) });
+        loop {
+            if let EngineEvent::Scored { tokens, .. } = engine.event() {
+                break tokens.iter().filter_map(|(_, r)| r.as_ref()).map(|r| r.logprob.to_bits()).collect::<Vec<_>>();
+            }
+        }
+    };
+    let plain = logs(Rope::default());
+    assert_eq!(logs(Rope { scaling: RopeScaling::None, ..Rope::default() }), plain, "the model has none");
+    assert_ne!(logs(Rope { freq_base: 500.0, ..Rope::default() }), plain);
+    let linear = logs(Rope { scaling: RopeScaling::Linear, freq_scale: 0.25, ..Rope::default() });
+    assert_ne!(linear, plain);
+    assert_ne!(logs(Rope { scaling: RopeScaling::Yarn, freq_scale: 0.25, ..Rope::default() }), linear);
+    let beyond = ContextParams { n_ctx: Some(8448), ..params() };
+    let problem = engine.try_load(smollm(), beyond.clone()).unwrap_err();
+    assert!(problem.what.contains("8192") && problem.next.contains("--beyond-trained"), "{problem}");
+    engine.try_load(smollm(), ContextParams { beyond_trained: true, ..beyond }).unwrap();
+    assert_eq!(engine.info.as_ref().unwrap().n_ctx, 8448);
+}
+
 #[test]
 fn a_sliding_window_is_never_trusted_beyond_its_cells() {
     let question = "The history of the river. ".repeat(360);
@@ -252,7 +318,7 @@ fn files_that_are_no_models_are_sentences_and_the_engine_lives() {
         assert!(problem.what.contains(word), "{problem}");
         assert!(!problem.next.is_empty());
     }
-    let huge = ContextParams { n_ctx: Some(16 << 20), ..params() };
+    let huge = ContextParams { n_ctx: Some(16 << 20), beyond_trained: true, ..params() };
     let problem = engine.try_load(smollm(), huge).unwrap_err();
     assert!(problem.what.contains("tokens fits"), "{problem}");
     engine.try_load(smollm(), params()).unwrap();

@@ -38,6 +38,10 @@ impl App {
 
     pub(super) fn append(&mut self, text: &str) {
         let Some(job) = &mut self.engine.job else { return };
+        if let Some(summary) = &mut job.summary {
+            summary.text.push_str(text);
+            return;
+        }
         let (Some(id), false) = (job.answer, text.is_empty()) else { return };
         job.unsaved.push_str(text);
         let chat = job.chat.clone();
@@ -117,6 +121,7 @@ impl App {
 
     pub(super) fn end_answer(&mut self, made: Made) {
         let Some(job) = self.engine.job.take() else { return };
+        let filled = job.answer.filter(|_| self.is_filled(&job.chat, made.finish));
         if let Some(id) = job.answer {
             let mut entries = Vec::new();
             if !job.unsaved.is_empty() {
@@ -135,11 +140,23 @@ impl App {
             self.write_only(&job.chat, entries, true);
         }
         self.let_go(&job.chat);
-        self.send_queued(&job.chat);
+        match filled {
+            Some(answer) => self.measure(answer, false),
+            None => self.send_queued(&job.chat),
+        }
+    }
+
+    /// Questions that waited go back to the input box, where it is empty; else they go on waiting.
+    pub(super) fn give_back_queued(&mut self, id: &ConversationId) {
+        if self.chat.conversation.id == *id && self.input.is_empty() && !self.chat.queued.is_empty() {
+            let queued = std::mem::take(&mut self.chat.queued);
+            self.input.set(&queued.join("\n"));
+            self.typed();
+        }
     }
 
     /// Ends the running answer as broken off; what came of it is kept. Its queued questions go back to the
-    /// input box, because there is nothing to answer them.
+    /// input box, because there is nothing to answer them; where something is typed there, they go on waiting.
     pub(super) fn break_off(&mut self, why: &str, finish: Finish) {
         let Some(job) = &self.engine.job else { return };
         tracing::info!("answer broken off: {why}");
@@ -158,14 +175,14 @@ impl App {
         let earlier = self.engine.job.as_mut().map(|j| std::mem::take(&mut j.earlier)).unwrap_or_default();
         self.end_answer(Made { model, sampling, seed: 0, finish, usage, timings, score: None, earlier, looped });
         self.engine.figures.phase = Phase::Done;
-        if !queued.is_empty() && self.chat.conversation.id == id && self.input.is_empty() {
-            self.input.set(&queued.join("\n"));
-            self.typed();
+        if let Some(chat) = self.chat_mut(&id) {
+            chat.queued = queued;
         }
+        self.give_back_queued(&id);
     }
 
     /// A conversation in the background whose answer ended is not needed any more.
-    fn let_go(&mut self, id: &ConversationId) {
+    pub(super) fn let_go(&mut self, id: &ConversationId) {
         let waits = self.asks.iter().any(|a| a.chat == *id);
         if !waits && self.background.get(id).is_some_and(|c| c.queued.is_empty()) {
             let now = self.now.mono;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::event::Effect;
 use super::transcript::Transcript;
 use crate::chat::{Access, Conversation, Entry, Finish, Message, MessageId, Role, StoreRequest};
-use crate::engine::protocol::Turn;
+use crate::engine::protocol::{Prompt, Turn};
 
 /// How long typing or a slider must rest before it is saved.
 const REST: Duration = Duration::from_millis(700);
@@ -138,10 +138,11 @@ impl Chat {
         (id, entries)
     }
 
-    /// The turns that lead to a message, it included.
-    pub fn turns_to(&self, last: MessageId) -> Vec<Turn> {
-        let path = self.conversation.path_to(last);
-        path.into_iter().map(|m| Turn { role: m.role, text: m.text.clone() }).collect()
+    /// The prompt that leads to a message, it included.
+    pub fn prompt_to(&self, last: MessageId) -> Prompt {
+        let sent = self.conversation.sent_to(last);
+        let turns = sent.messages.into_iter().map(|m| Turn { role: m.role, text: m.text.clone() });
+        Prompt::Chat { system: sent.system, turns: turns.collect() }
     }
 
     /// The last message of the path.

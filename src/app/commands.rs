@@ -107,6 +107,9 @@ commands! {
     CopyAnswer     Global   "copy"       ["c"]                          ""            []                           ""         "Copy the last answer.";
     Set            Global   "set"        ["parameter"]                  "NAME VALUE"  []                           ""         "Set a slider: /set temp 0.7, or /temp 0.7.";
     Show           Global   "show"       ["stats", "context", "status"] ""            []                           ""         "Show the settings and the last answer's figures.";
+    Overflow       Global   "overflow"   ["compact", "compress"]        "[HOW]"       []                           ""         "Shorten this conversation now, or set what a full context does: ask, drop, summarise, larger.";
+    Cut            Global   "cut"        []                             ""            []                           ""         "Show which messages are no longer sent, and their summary.";
+    Uncut          Global   "uncut"      []                             ""            []                           ""         "Send again what the last cut left out.";
     Microscope     Global   "microscope" []                             ""            ["f9"]                       "microscope" "Show or hide the candidates of the next token.";
     Presets        Global   "preset"     ["presets"]                    "[NAME]"      ["f10"]                      ""         "Take settings that belong together; /preset save NAME keeps your own.";
     Samplers       Global   "samplers"   []                             "[STAGES]"    []                           ""         "Show or change the order of the chain; 'default' restores it.";

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use super::App;
 use super::event::Effect;
 use super::figures::{Figures, Phase};
+use super::summary::Summary;
 use crate::chat::{ConversationId, Finish, Made, MessageId, Sampling, TokenRecord};
 use crate::engine::protocol::{
-    BeamLine, Cells, ContextParams, EngineEvent, EngineNews, JobId, ModelInfo, Pick, Problem, Prompt, Request,
+    BeamLine, Cells, ContextParams, EngineEvent, EngineNews, JobId, ModelInfo, Pick, Problem, Request,
 };
 
 /// After so much silence during work the engine is called stuck.
@@ -31,7 +32,7 @@ pub enum State {
 }
 
 /// A question whose turn has not come.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Ask {
     /// In which conversation.
     pub chat: ConversationId,
@@ -39,6 +40,8 @@ pub struct Ask {
     message: MessageId,
     /// What `Saved` must repeat before the engine is asked.
     ticket: Option<u64>,
+    /// Not its answer is asked for, but a summary of what leads to it.
+    summary: Option<Box<Summary>>,
 }
 
 /// An answer that runs.
@@ -60,6 +63,8 @@ pub struct Job {
     /// Choices that were made before it waited.
     pub(super) picks: VecDeque<Pick>,
     pub(super) looped: bool,
+    /// It writes a summary, and no answer begins.
+    pub(super) summary: Option<Box<Summary>>,
     /// The settings that it has now, and those before with the token until which they counted.
     pub(super) settings: Sampling,
     pub(super) earlier: Vec<(u32, Sampling)>,
@@ -95,6 +100,10 @@ pub struct Engine {
     pub cells: Cells,
     path: Option<PathBuf>,
     params: ContextParams,
+    /// How the context before the one that is being made was made, to go back to if that fails.
+    before: Option<ContextParams>,
+    /// A context that could not be made.
+    pub(super) too_large: Option<u32>,
     loading_heard_at: Option<Instant>,
 }
 
@@ -110,6 +119,8 @@ impl Engine {
             cells: Cells::default(),
             path: None,
             params,
+            before: None,
+            too_large: None,
             loading_heard_at: None,
         }
     }
@@ -118,6 +129,11 @@ impl Engine {
     pub fn model_name(&self) -> String {
         let file = || self.path.as_ref().and_then(|p| p.file_stem()).map(|s| s.to_string_lossy().into_owned());
         self.info.as_ref().map(|i| i.name.clone()).or_else(file).unwrap_or_default()
+    }
+
+    /// Whether somebody has said yes to a context longer than the model was trained on.
+    pub(super) fn may_go_beyond(&self) -> bool {
+        self.params.beyond_trained
     }
 
     pub(super) fn wake_at(&self) -> Option<Instant> {
@@ -157,8 +173,24 @@ impl App {
 
     /// Another context size: the model is loaded anew with it.
     pub(super) fn set_context(&mut self, n_ctx: u32) {
+        self.engine.before = self.engine.info.is_some().then(|| self.engine.params.clone());
         self.engine.params.n_ctx = Some(n_ctx);
         if let Some(path) = self.engine.path.clone() {
+            self.load(path);
+        }
+    }
+
+    /// A context longer than the model was trained on, now that somebody has said yes.
+    pub(super) fn go_beyond(&mut self, n_ctx: u32, then: Option<(ConversationId, MessageId)>) {
+        self.engine.params.beyond_trained = true;
+        self.enlarge(n_ctx, then);
+    }
+
+    /// Another context could not be made: the one before is.
+    fn load_as_before(&mut self) {
+        if let (Some(before), Some(path)) = (self.engine.before.take(), self.engine.path.clone()) {
+            self.engine.too_large = self.engine.params.n_ctx;
+            self.engine.params = before;
             self.load(path);
         }
     }
@@ -183,7 +215,12 @@ impl App {
 
     /// The same for a conversation that need not be the one shown.
     pub(super) fn ask_in(&mut self, chat: ConversationId, message: MessageId, ticket: Option<u64>) {
-        self.asks.push_back(Ask { chat, message, ticket });
+        self.asks.push_back(Ask { chat, message, ticket, summary: None });
+    }
+
+    /// Asks for a summary of what leads to a message, before anything else.
+    pub(super) fn ask_summary(&mut self, chat: ConversationId, message: MessageId, summary: Box<Summary>) {
+        self.asks.push_front(Ask { chat, message, ticket: None, summary: Some(summary) });
     }
 
     /// What was asked for with that ticket is on disk, or cannot be and is kept in memory.
@@ -212,12 +249,13 @@ impl App {
             return;
         }
         let Some(at) = self.asks.iter().position(|a| a.ticket.is_none()) else { return };
-        let Some(Ask { chat: id, message, .. }) = self.asks.remove(at) else { return };
+        let Some(Ask { chat: id, message, summary, .. }) = self.asks.remove(at) else { return };
         let job = self.next_number();
         let Some(chat) = self.chat_mut(&id) else { return };
-        let turns = chat.turns_to(message);
-        let prompt = Prompt::Chat { system: chat.conversation.system.clone(), turns };
-        let sampling = chat.conversation.sampling.clone();
+        let (prompt, sampling) = match &summary {
+            Some(summary) => (summary.prompt(), summary.sampling()),
+            None => (chat.prompt_to(message), chat.conversation.sampling.clone()),
+        };
         self.look_at(Some(id.clone()));
         self.engine.figures = Figures::default();
         self.engine.job = Some(Job {
@@ -230,6 +268,7 @@ impl App {
             by_hand: false,
             picks: VecDeque::new(),
             looped: false,
+            summary,
             settings: sampling.clone(),
             earlier: Vec::new(),
             checkpoint_at: None,
@@ -267,7 +306,7 @@ impl App {
     pub(super) fn steer(&mut self) {
         let id = &self.chat.conversation.id;
         let n = self.engine.figures.usage.completion_tokens;
-        if let Some(job) = self.engine.job.as_mut().filter(|j| j.chat == *id) {
+        if let Some(job) = self.engine.job.as_mut().filter(|j| j.chat == *id && j.summary.is_none()) {
             let sampling = self.chat.conversation.sampling.clone();
             let before = std::mem::replace(&mut job.settings, sampling.clone());
             // Several moves before one token are one, and before the first they are none.
@@ -306,6 +345,7 @@ impl App {
             EngineEvent::Glance(glance) => self.glanced(glance),
             EngineEvent::Scored { job, tokens } => self.scored(job, tokens),
             EngineEvent::Split { text, tokens } => self.was_split(text, tokens),
+            EngineEvent::Measured { job, size } => self.measured(job, &size),
             EngineEvent::Unusable { problem } => self.rules_refused(&problem),
             EngineEvent::Waiting { job } => {
                 if self.heard(job) {
@@ -339,6 +379,7 @@ impl App {
                     self.tell(note.clone());
                 }
                 self.engine.info = Some(*info);
+                self.engine.before = None;
                 self.engine.state = State::Ready;
                 self.look_at(None);
                 if let Some(split) = &mut self.split {
@@ -351,6 +392,7 @@ impl App {
                 self.engine.loading_heard_at = None;
                 self.error(problem.to_string());
                 self.engine.state = State::Failed(problem);
+                self.load_as_before();
             }
             EngineEvent::Threads { threads, .. } => {
                 if let Some(info) = &mut self.engine.info {
@@ -362,10 +404,12 @@ impl App {
                     self.engine.figures.started(prompt_tokens, reused_tokens);
                     self.engine.figures.because = because;
                     self.engine.cells = cells;
-                    if let Some(note) = notes.first() {
-                        self.tell(note.clone());
+                    if self.engine.job.as_ref().is_some_and(|j| j.summary.is_none()) {
+                        if let Some(note) = notes.first() {
+                            self.tell(note.clone());
+                        }
+                        self.begin_answer();
                     }
-                    self.begin_answer();
                 }
             }
             EngineEvent::Prefill { job, done, ms, .. } => {
@@ -391,6 +435,10 @@ impl App {
                     }
                     self.engine.figures.finished(usage, timings);
                     self.append(&text);
+                    if self.engine.job.as_ref().is_some_and(|j| j.summary.is_some()) {
+                        self.summarised(finish);
+                        return;
+                    }
                     let model = self.engine.model_name();
                     let looped = self.engine.job.as_ref().is_some_and(|j| j.looped);
                     let score = alternatives.first().map(|a| a.score);
@@ -407,12 +455,16 @@ impl App {
                     self.error(problem.to_string());
                 }
             }
-            EngineEvent::Failed { job, problem } => {
-                if self.scoring.take_if(|s| *s == job).is_some() {
+            EngineEvent::Failed { job, problem, size } => {
+                if self.scoring.take_if(|s| *s == job).is_some() || self.not_measured(job) {
                     self.error(problem.to_string());
                 } else if self.heard(job) {
-                    self.break_off(&problem.what, Finish::Failed);
-                    self.error(problem.to_string());
+                    if let Some(size) = size {
+                        self.too_long(&problem, &size);
+                    } else {
+                        self.break_off(&problem.what, Finish::Failed);
+                        self.error(problem.to_string());
+                    }
                 }
             }
         }

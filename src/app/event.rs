@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crossterm::event::{KeyEvent, MouseEvent};
 
-use crate::chat::{ConversationId, Preset, Sampling, StoreEvent, StoreRequest};
+use crate::chat::{ConversationId, Overflow, Preset, Sampling, StoreEvent, StoreRequest};
 use crate::engine::protocol::{ContextParams, EngineNews, Problem, Request};
 
 /// The time of an event, so that the app has no clock of its own.
@@ -40,6 +40,8 @@ pub struct Start {
     pub sampling: Sampling,
     /// The system prompt of a new conversation; empty for none.
     pub system: String,
+    /// What happens when a new conversation does not fit into the context.
+    pub overflow: Overflow,
     /// With which conversation.
     pub resume: Resume,
     /// A first question to send at once.

@@ -156,7 +156,7 @@ impl App {
 
     fn empty(&mut self) -> Chat {
         let id = self.new_id();
-        Chat::new(fresh(self.now, id, &self.defaults.0, &self.defaults.1), Access::Write, false)
+        Chat::new(fresh(self.now, id, &self.defaults), Access::Write, false)
     }
 
     /// Starts a new conversation.

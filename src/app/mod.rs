@@ -7,15 +7,18 @@ pub mod commands;
 mod engine;
 mod event;
 mod figures;
+mod full;
 mod input;
 mod keys;
 mod layout;
 mod lens;
 mod library;
+mod overflow;
 mod overlay;
 mod perform;
 mod slash;
 mod sliders;
+mod summary;
 mod tokens;
 mod transcript;
 
@@ -29,6 +32,7 @@ pub use commands::{Command, Scope};
 pub use engine::{Ask, Engine, Job, State};
 pub use event::{Effect, Event, Now, Resume, Start};
 pub use figures::{Figures, Phase};
+pub use full::{Full, counted};
 pub use input::Input;
 pub use keys::shown as shown_key;
 pub use layout::{Areas, SMALLEST};
@@ -40,7 +44,7 @@ pub use transcript::{INDENT, Row};
 
 pub use crate::engine::protocol::{Cutter, Glance, Seen};
 
-use crate::chat::{Access, Conversation, ConversationId, Knob, Message, MessageId, Preset, Sampling};
+use crate::chat::{Access, Conversation, ConversationId, Knob, Message, MessageId, Overflow, Preset, Sampling};
 use crate::text::Wrapped;
 
 /// How long a passing notice stays.
@@ -128,6 +132,8 @@ pub struct App {
     own_presets: Vec<Preset>,
     /// A prompt that is being scored.
     scoring: Option<u64>,
+    /// A prompt whose size was asked for.
+    measuring: Option<overflow::Measuring>,
     /// A number being typed on a slider.
     pub number: String,
     /// The list is to be shown.
@@ -137,7 +143,8 @@ pub struct App {
     /// Conversations that are not shown and still get an answer.
     background: HashMap<ConversationId, Chat>,
     asks: VecDeque<Ask>,
-    defaults: (Sampling, String),
+    /// Settings, system prompt and what happens when the context is full, of a new conversation.
+    defaults: (Sampling, String, Overflow),
     salt: u32,
     counter: u64,
     pressed_c: Option<Instant>,
@@ -150,7 +157,8 @@ impl App {
     /// The state at the start, and what to do first.
     pub fn new(start: Start, now: Now) -> (Self, Vec<Effect>) {
         let id = ConversationId::new(now.wall_ms, start.salt);
-        let conversation = fresh(now, id, &start.sampling, &start.system);
+        let defaults = (start.sampling, start.system, start.overflow);
+        let conversation = fresh(now, id, &defaults);
         let mut app = Self {
             size: start.size,
             color: start.color,
@@ -169,12 +177,13 @@ impl App {
             rules: None,
             own_presets: start.presets,
             scoring: None,
+            measuring: None,
             number: String::new(),
             show_list: start.sidebar,
             show_panel: start.panel,
             background: HashMap::new(),
             asks: VecDeque::new(),
-            defaults: (start.sampling, start.system),
+            defaults,
             salt: start.salt,
             counter: 0,
             pressed_c: None,
@@ -318,6 +327,11 @@ impl App {
         self.notice = Some(Notice { text: text.into(), is_error: false, until: Some(self.now.mono + NOTICE) });
     }
 
+    /// The same until it is no longer true.
+    fn tell_on(&mut self, text: impl Into<String>) {
+        self.notice = Some(Notice { text: text.into(), is_error: false, until: None });
+    }
+
     fn error(&mut self, text: impl Into<String>) {
         self.notice = Some(Notice { text: text.into(), is_error: true, until: None });
     }
@@ -424,9 +438,12 @@ fn is_text(key: &KeyEvent) -> bool {
     matches!(key.code, KeyCode::Char(_)) && !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT)
 }
 
-fn fresh(now: Now, id: ConversationId, sampling: &Sampling, system: &str) -> Conversation {
-    Conversation { system: system.to_owned(), ..Conversation::new(id, now.wall_ms, sampling.clone()) }
+fn fresh(now: Now, id: ConversationId, (sampling, system, overflow): &(Sampling, String, Overflow)) -> Conversation {
+    let new = Conversation::new(id, now.wall_ms, sampling.clone());
+    Conversation { system: system.clone(), overflow: *overflow, ..new }
 }
 
+#[cfg(test)]
+pub(crate) mod overflow_tests;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use super::commands::{COMMANDS, Row};
+use super::full::Full;
 use super::input::Input;
-use crate::chat::{ConversationId, Preset};
+use crate::chat::{ConversationId, MessageId, Preset};
 
 /// Something over the screen.
 #[derive(Debug)]
@@ -36,6 +37,15 @@ pub enum Overlay {
     },
     /// A question that wants yes or no: move this conversation to the trash?
     Delete(ConversationId, String),
+    /// What to do about a full context.
+    Full(Box<Full>),
+    /// A question that wants yes or no: a context longer than the model was trained on?
+    Beyond {
+        /// Its cells.
+        n_ctx: u32,
+        /// What is sent when it is there.
+        then: Option<(ConversationId, MessageId)>,
+    },
     /// Presets to choose from.
     Presets {
         /// All of them.

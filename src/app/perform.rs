@@ -68,6 +68,9 @@ impl App {
             Command::CopyAnswer => self.copy_last(),
             Command::Set => self.tell("Which slider? For example /set temp 0.7"),
             Command::Show => self.show_facts(),
+            Command::Overflow => self.show_overflow(),
+            Command::Cut => self.show_cut(),
+            Command::Uncut => self.undo_cut(),
             Command::PageUp => self.chat.transcript.scroll_by(-page, height),
             Command::PageDown => self.chat.transcript.scroll_by(page, height),
             Command::Top => self.chat.transcript.scroll_to(0, height),
@@ -440,6 +443,9 @@ impl App {
         let leaves = key.code == KeyCode::Esc || (control && matches!(key.code, KeyCode::Char('c' | 'g')));
         let Some(overlay) = self.overlay.take() else { return };
         if leaves {
+            if let Overlay::Full(full) = overlay {
+                self.leave_full(&full.chat, full.asked);
+            }
             return;
         }
         if control && key.code == KeyCode::Char('q') {
@@ -475,6 +481,18 @@ impl App {
                     None => Some(Overlay::Presets { list, at }),
                 }
             }
+            Overlay::Full(full) => {
+                self.full_key(key, full);
+                return;
+            }
+            Overlay::Beyond { n_ctx, then } => match key.code {
+                KeyCode::Char('y' | 'Y') => {
+                    self.go_beyond(n_ctx, then);
+                    None
+                }
+                KeyCode::Char('n' | 'N') => None,
+                _ => Some(Overlay::Beyond { n_ctx, then }),
+            },
             Overlay::Palette { query, at } => self.palette_key(key, query, at.saturating_add_signed(step)),
             Overlay::Ask { what, mut input } => {
                 let newline = what == Asked::System

@@ -51,6 +51,7 @@ impl App {
             (Command::Samplers, stages) if !stages.is_empty() => self.set_order(stages),
             (Command::Bias, bias) if !bias.is_empty() => self.set_bias(bias),
             (Command::Grammar, file) if !file.is_empty() => self.set_grammar(file),
+            (Command::Overflow, how) if !how.is_empty() => return self.set_overflow(how),
             (Command::Set, argument) if !argument.is_empty() => return self.slash_assign(argument),
             (command, "") => self.perform(command),
             (command, extra) => {
@@ -74,7 +75,11 @@ impl App {
                 self.error(format!("{name} must be a number from {} to {}", CONTEXTS.start(), CONTEXTS.end()));
                 return false;
             };
-            self.set_context(n);
+            if self.engine.info.as_ref().is_some_and(|info| n > info.n_ctx_train && !self.engine.may_go_beyond()) {
+                self.overlay = Some(Overlay::Beyond { n_ctx: n, then: None });
+            } else {
+                self.set_context(n);
+            }
             return true;
         }
         if let Some(knob) = Knob::named(name) {

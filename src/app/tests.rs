@@ -1,5 +1,5 @@
 use super::*;
-use crate::chat::{Entry, Finish, Mode, Role, StoreEvent, StoreRequest, Timings, Usage};
+use crate::chat::{Entry, Finish, Mode, Overflow, Role, Rope, StoreEvent, StoreRequest, Timings, Usage};
 use crate::engine::protocol::{
     Cells, ContextParams, EngineEvent, EngineNews, ModelInfo, Problem, Prompt, Request, Turn,
 };
@@ -44,9 +44,12 @@ impl Rig {
                 gpu_layers: -1,
                 swa_full: true,
                 resident: 8,
+                beyond_trained: false,
+                rope: Rope::default(),
             },
             sampling: Sampling::default(),
             system: String::new(),
+            overflow: Overflow::Ask,
             resume: Resume::New,
             prompt: None,
             sidebar: true,

@@ -10,6 +10,8 @@ use crate::text::Wrapped;
 pub const INDENT: u16 = 2;
 /// Lines of a message beside its text: its head, and a blank one after it.
 const AROUND: usize = 2;
+/// Lines of a cut after a message: the line itself, and a blank one after it.
+const CUT: usize = 2;
 
 /// Where the view of the messages stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,6 +33,8 @@ pub struct Transcript {
     blocks: HashMap<MessageId, Block>,
     /// The path, and the line on which each message begins.
     path: Vec<(MessageId, usize)>,
+    /// The message after which the line of a cut stands.
+    cut: Option<MessageId>,
     lines: usize,
 }
 
@@ -50,6 +54,10 @@ pub enum Row<'a> {
     Text(MessageId, &'a str),
     /// The line after it: how it ended, where that is to be said.
     Foot(MessageId),
+    /// The line of a cut.
+    Cut,
+    /// A blank line.
+    Gap,
 }
 
 impl Transcript {
@@ -63,9 +71,11 @@ impl Transcript {
         self.path.clear();
         let mut line = 0;
         let path = conversation.path();
+        self.cut = conversation.cut_on(&path).map(|(_, cut)| cut.after);
         for message in &path {
             self.path.push((message.id, line));
             line += AROUND + self.block(message, text_columns);
+            line += if self.cut == Some(message.id) { CUT } else { 0 };
         }
         // The last line is only there where it says something.
         let marked = path.last().is_some_and(|m| mark(m).is_some());
@@ -176,7 +186,9 @@ impl Transcript {
             Some(match line - start {
                 0 => Row::Head(id),
                 n if n <= block.wrapped.height() => Row::Text(id, block.wrapped.line(n - 1)),
-                _ => Row::Foot(id),
+                n if n == block.wrapped.height() + 1 => Row::Foot(id),
+                n if n == block.wrapped.height() + AROUND => Row::Cut,
+                _ => Row::Gap,
             })
         })
     }

@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::cut::{Cut, Overflow};
 use super::journal::Entry;
 use super::metrics::{Made, TokenRecord};
 use super::sampling::Sampling;
@@ -115,6 +116,10 @@ pub struct Conversation {
     pub head: Option<MessageId>,
     /// What stands in the input box and was not sent.
     pub draft: String,
+    /// Places from which on it is sent, in the order in which they were made.
+    pub cuts: Vec<Cut>,
+    /// What happens when it does not fit into the context.
+    pub overflow: Overflow,
 }
 
 impl Conversation {
@@ -129,6 +134,8 @@ impl Conversation {
             messages: Vec::new(),
             head: None,
             draft: String::new(),
+            cuts: Vec::new(),
+            overflow: Overflow::default(),
         }
     }
 
@@ -201,6 +208,9 @@ impl Conversation {
             Entry::System { text } => self.system.clone_from(text),
             Entry::Sampling { sampling } => self.sampling = sampling.clone().sanitised(),
             Entry::Draft { text } => self.draft.clone_from(text),
+            Entry::Cut(cut) => self.cut(cut.clone()),
+            Entry::Uncut { after } => self.uncut(*after),
+            Entry::Overflow { overflow } => self.overflow = *overflow,
         }
     }
 }

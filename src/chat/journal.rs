@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::conversation::{Conversation, ConversationId, Message, MessageId};
+use super::cut::{Cut, Overflow};
 use super::metrics::{Made, TokenRecord};
 use super::sampling::Sampling;
 
@@ -69,6 +70,18 @@ pub enum Entry {
     Draft {
         /// The new one.
         text: String,
+    },
+    /// What is before a place is not sent any more.
+    Cut(Cut),
+    /// It is sent again.
+    Uncut {
+        /// The last message that the cut left out.
+        after: MessageId,
+    },
+    /// Something else happens from now on when the conversation does not fit into the context.
+    Overflow {
+        /// What.
+        overflow: Overflow,
     },
     /// Something that a newer program wrote; kept in the file, not understood here.
     #[serde(other)]

@@ -1,15 +1,19 @@
 //! What a chat is: messages, sampling settings, figures. Plain data; nothing here does anything.
 
 mod conversation;
+mod cut;
 mod journal;
 mod knobs;
 mod metrics;
 mod presets;
+mod rope;
 mod sampling;
 
 pub use conversation::{Conversation, ConversationId, Message, MessageId, MessageState, Role};
+pub use cut::{Cut, Overflow, Sent};
 pub use journal::{Access, Entry, JOURNAL_VERSION, StoreEvent, StoreRequest, Summary};
 pub use knobs::{KNOBS, Kind, Knob, KnobError, Spec, first_knobs};
 pub use metrics::{Finish, Made, Timings, TokenRecord, Usage};
 pub use presets::{Change, Preset};
+pub use rope::{Rope, RopeScaling};
 pub use sampling::{Bias, EarlyStopping, LoopGuard, Mirostat, Mode, Sampling, Seed, Stage};

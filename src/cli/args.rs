@@ -24,13 +24,16 @@ const FAMILIAR: [(&str, &str); 9] = [
 ];
 
 /// Settings that have a flag: flag, short flag, setting, what stands behind it.
-const FLAGS: [(&str, Option<char>, &str, &str, &str); 7] = [
+const FLAGS: [(&str, Option<char>, &str, &str, &str); 10] = [
     ("model", Some('m'), "model", "FILE|NAME", "The model: a GGUF file, or a name from 'llmchat models'"),
     ("ctx-size", Some('c'), "ctx_size", "N", "Tokens that the model sees at once; 0 takes its trained length"),
     ("threads", Some('t'), "threads", "N", "Compute threads; 0 measures what is fastest"),
     ("batch-size", Some('b'), "batch_size", "N", "Most tokens read in one step"),
     ("ubatch-size", None, "ubatch_size", "N", "Most tokens computed at once"),
     ("gpu-layers", None, "gpu_layers", "N|all", "Layers on the GPU (-ngl); 0 computes on the CPU"),
+    ("rope-scaling", None, "rope_scaling", "none|linear|yarn", "How positions are mapped into the trained length"),
+    ("rope-freq-base", None, "rope_freq_base", "N", "Base frequency of the rotary embeddings"),
+    ("rope-freq-scale", None, "rope_freq_scale", "N", "Their frequency scale: 0.5 makes room for twice as much"),
     ("system-prompt", None, "system_prompt", "TEXT", "What the model is told before the first question (-sys)"),
 ];
 
@@ -186,6 +189,7 @@ fn settings(mut command: Command) -> Command {
             command = command.arg(short.map_or(arg.clone(), |s| arg.short(s)));
         }
     }
+    command = command.arg(switch("beyond-trained", "Make a context longer than the model was trained on"));
     command.arg(switch("swa-full", "Keep the whole context of sliding-window layers")).arg(
         Arg::new("set")
             .long("set")
@@ -198,7 +202,7 @@ fn settings(mut command: Command) -> Command {
 /// Flags of everything that chats.
 fn chatting(command: Command) -> Command {
     let mut command = settings(command)
-        .arg(Arg::new("system-prompt").long("system-prompt").value_name("TEXT").help(FLAGS[5].4))
+        .arg(Arg::new("system-prompt").long("system-prompt").value_name("TEXT").help(FLAGS[8].4))
         .arg(Arg::new("prompt").short('p').long("prompt").value_name("TEXT").help("The first question"))
         .arg(Arg::new("file").short('f').long("file").value_name("FILE").help("Read the first question from a file"));
     command = command.arg(
@@ -253,6 +257,9 @@ pub fn apply(matches: &ArgMatches, settings: &mut Settings, presets: &[Preset]) 
     }
     if matches.get_flag("swa-full") {
         settings.swa_full = true;
+    }
+    if matches.get_flag("beyond-trained") {
+        settings.beyond_trained = true;
     }
     // Before the sliders' own flags, which say more.
     if let Some(name) = text("preset") {

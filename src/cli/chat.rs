@@ -92,6 +92,7 @@ pub fn run(setup: Setup, options: Options) -> Result<ExitCode> {
         params: setup.params(),
         sampling: setup.settings.sampling.clone(),
         system: setup.settings.system_prompt.clone(),
+        overflow: setup.settings.overflow,
         resume: options.resume,
         prompt: options.prompt,
         sidebar: setup.settings.sidebar,

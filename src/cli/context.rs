@@ -52,6 +52,8 @@ impl Context {
             gpu_layers: self.settings.gpu_layers,
             swa_full: self.settings.swa_full,
             resident: self.settings.resident,
+            beyond_trained: self.settings.beyond_trained,
+            rope: self.settings.rope,
         }
     }
 

@@ -33,7 +33,7 @@ pub enum Written {
 
 /// Every setting but the sampling ones, which [`KNOBS`] lists.
 #[rustfmt::skip]
-pub static SETTINGS: [Setting; 17] = [
+pub static SETTINGS: [Setting; 22] = [
     Setting { name: "model", llama: "LLAMA_ARG_MODEL", kind: Written::Text,
         help: "File or name of the model; empty starts the one used last, or the default model." },
     Setting { name: "ctx_size", llama: "LLAMA_ARG_CTX_SIZE", kind: Written::NumberOrWord,
@@ -50,6 +50,16 @@ pub static SETTINGS: [Setting; 17] = [
         help: "Keep the whole context of sliding-window layers: any earlier point can be gone on from, for more memory." },
     Setting { name: "resident", llama: "", kind: Written::Bare,
         help: "Conversations and branches that stay in the cache beside the one at work, so that going back to one reads nothing again; 0 to 64." },
+    Setting { name: "overflow", llama: "", kind: Written::Text,
+        help: "When a new conversation no longer fits: ask, drop the oldest turns, summarise them, or take a larger context (larger)." },
+    Setting { name: "beyond_trained", llama: "", kind: Written::Bare,
+        help: "Make a context longer than the model was trained on; answers there are often nonsense without RoPE scaling." },
+    Setting { name: "rope_scaling", llama: "LLAMA_ARG_ROPE_SCALING_TYPE", kind: Written::Text,
+        help: "How positions are mapped into the trained length: model, none, linear or yarn." },
+    Setting { name: "rope_freq_base", llama: "LLAMA_ARG_ROPE_FREQ_BASE", kind: Written::Bare,
+        help: "Base frequency of the rotary embeddings; 0 is the model's." },
+    Setting { name: "rope_freq_scale", llama: "LLAMA_ARG_ROPE_FREQ_SCALE", kind: Written::Bare,
+        help: "Their frequency scale: 0.5 makes room for twice the trained length; 0 is the model's." },
     Setting { name: "system_prompt", llama: "", kind: Written::Text,
         help: "What a new conversation tells the model before the first question." },
     Setting { name: "ui.sidebar", llama: "", kind: Written::Bare,

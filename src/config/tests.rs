@@ -97,6 +97,27 @@ fn layers_come_in_their_order() {
 }
 
 #[test]
+fn rope_settings_are_finite_and_in_range() {
+    let mut settings = Settings::default();
+    for (name, text) in [
+        ("rope_freq_base", "NaN"),
+        ("rope_freq_base", "0.5"),
+        ("rope_freq_scale", "inf"),
+        ("rope_freq_scale", "-1"),
+        ("rope_scaling", "ntk"),
+        ("overflow", "shift"),
+    ] {
+        let why = settings.set(name, text).unwrap_err();
+        assert!(why.starts_with(&format!("{name} is '{text}'; it must be ")), "{why}");
+    }
+    assert_eq!(settings, Settings::default());
+    settings.set("rope_freq_base", "500000").unwrap();
+    settings.set("rope_freq_scale", "0.25").unwrap();
+    settings.set("rope_scaling", "yarn").unwrap();
+    assert_eq!(settings.rope, Rope { scaling: RopeScaling::Yarn, freq_base: 500_000.0, freq_scale: 0.25 });
+}
+
+#[test]
 fn commands_are_split_into_words() {
     assert_eq!(words("ssh box 'my llmchat' engine"), ["ssh", "box", "my llmchat", "engine"]);
     assert_eq!(words("  "), [""; 0]);

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use llama_cpp_2::context::params::LlamaContextParams;
+use llama_cpp_2::context::params::{LlamaContextParams, RopeScalingType};
 use llama_cpp_2::llama_backend::LlamaBackend;
 use llama_cpp_2::model::LlamaModel;
 use llama_cpp_2::model::params::LlamaModelParams;
@@ -19,6 +19,7 @@ use super::sequences::Shape;
 use super::step::{Parts, Session, Sink};
 use super::threads::cores;
 use super::tokens::Vocabulary;
+use crate::chat::RopeScaling;
 use crate::model::{Gguf, KvShape, check, free_memory};
 
 /// Sequences beside the main one: 16 beams and 16 answers.
@@ -35,6 +36,7 @@ pub fn model(backend: &LlamaBackend, path: &Path, params: &ContextParams, sink: 
     let header = Gguf::read(path).map_err(|error| Problem::new(error.what(), error.next()))?;
     let shape = KvShape::of(&header);
     let n_ctx = wanted_context(params, header.n_ctx_train());
+    within_trained(params, n_ctx, header.n_ctx_train())?;
     if let (Some(shape), Some(free)) = (&shape, free_memory()) {
         let fit = check(shape, n_ctx, u64::from(micro(params, params.n_batch)), 0, params.swa_full, free);
         fit.map_err(|why| {
@@ -93,6 +95,20 @@ fn micro(params: &ContextParams, n_batch: u32) -> u32 {
     if params.n_ubatch == 0 { n_batch } else { params.n_ubatch.min(n_batch) }
 }
 
+/// Refuses a context longer than the model was trained on, unless somebody has said yes to it.
+fn within_trained(params: &ContextParams, n_ctx: u64, trained: Option<u64>) -> Result<(), Problem> {
+    match trained.filter(|trained| n_ctx > *trained && !params.beyond_trained) {
+        None => Ok(()),
+        Some(trained) => Err(Problem::new(
+            format!("A context of {n_ctx} tokens is more than the {trained} that the model was trained on"),
+            format!(
+                "Take -c {trained}, or say --beyond-trained (beyond_trained = true in the config), \
+                 best with --rope-scaling yarn"
+            ),
+        )),
+    }
+}
+
 fn notes(n_ctx: u64, trained: Option<u64>) -> Vec<String> {
     let beyond = trained.filter(|trained| n_ctx > *trained);
     beyond
@@ -129,6 +145,14 @@ pub fn session<'m>(
         .with_n_seq_max(1 + branches + parked)
         .with_kv_unified(true)
         .with_swa_full(params.swa_full)
+        .with_rope_scaling_type(match params.rope.scaling {
+            RopeScaling::Model => RopeScalingType::Unspecified,
+            RopeScaling::None => RopeScalingType::None,
+            RopeScaling::Linear => RopeScalingType::Linear,
+            RopeScaling::Yarn => RopeScalingType::Yarn,
+        })
+        .with_rope_freq_base(params.rope.freq_base)
+        .with_rope_freq_scale(params.rope.freq_scale)
         .with_n_threads(threads)
         .with_n_threads_batch(threads);
     log::forget();

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::chat::{Finish, Made, Role, Sampling, Stage, Timings, TokenRecord, Usage};
+use crate::chat::{Finish, Made, Role, Rope, Sampling, Stage, Timings, TokenRecord, Usage};
 
 /// Names a job; never used twice in the life of a chat.
 pub type JobId = u64;
@@ -42,6 +42,10 @@ pub struct ContextParams {
     /// Sequences that stay in the cache when a prompt leaves them.
     #[serde(default)]
     pub resident: u32,
+    /// A context longer than the model was trained on is wanted all the same.
+    pub beyond_trained: bool,
+    /// How positions are told to the model.
+    pub rope: Rope,
 }
 
 /// Where a prompt comes from.
@@ -149,6 +153,13 @@ pub enum Request {
     },
     /// Tells how probable the model finds each token of a prompt; answered by `Scored` or `Failed`.
     Score {
+        /// Its id.
+        job: JobId,
+        /// The prompt.
+        prompt: Prompt,
+    },
+    /// Tells how long a prompt is, without reading it; answered by `Measured` or `Failed`.
+    Measure {
         /// Its id.
         job: JobId,
         /// The prompt.
@@ -283,6 +294,21 @@ impl Cells {
             Role::Assistant => &mut self.assistant,
         }
     }
+}
+
+/// How long a prompt is, and what there is room for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Size {
+    /// Tokens of the whole prompt.
+    pub tokens: u32,
+    /// Cells of the context, which prompt and answer share.
+    pub n_ctx: u32,
+    /// Tokens of each turn of a chat, oldest first, what the template writes before it among them. The rest of
+    /// `tokens` is the system prompt and the template's.
+    pub turns: Vec<u32>,
+    /// Bytes of memory that the engine may still take, where that can be told.
+    #[serde(default)]
+    pub free_bytes: Option<u64>,
 }
 
 /// What the chain does to the candidates of one token.
@@ -510,6 +536,13 @@ pub enum EngineEvent {
         /// The text of each token and how probable it was.
         tokens: Vec<(String, Option<TokenRecord>)>,
     },
+    /// How long a prompt is.
+    Measured {
+        /// The job.
+        job: JobId,
+        /// How long.
+        size: Size,
+    },
     /// How a text is split.
     Split {
         /// The text that was asked about.
@@ -545,6 +578,9 @@ pub enum EngineEvent {
         job: JobId,
         /// Why.
         problem: Problem,
+        /// How long its prompt is, where it does not fit into the context.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        size: Option<Size>,
     },
     /// What a `Check` asked about cannot be used.
     Unusable {

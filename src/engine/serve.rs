@@ -84,9 +84,9 @@ pub fn run(requests: &Receiver<Arrival>, sink: &Sink) -> Result<()> {
     while let Some((request, _)) = next.take() {
         next = match request {
             Request::Load { path, params } => one_model(&backend, &path, &params, requests, sink),
-            Request::Generate { job, .. } => {
+            Request::Generate { job, .. } | Request::Measure { job, .. } => {
                 let problem = Problem::new("No model is loaded", "Choose one with /model");
-                sink(EngineEvent::Failed { job, problem });
+                sink(EngineEvent::Failed { job, problem, size: None });
                 receive(requests, true).ok()
             }
             Request::Shutdown => None,

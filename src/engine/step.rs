@@ -2,6 +2,7 @@
 
 mod beams;
 mod begin;
+mod measure;
 mod watch;
 
 use std::collections::VecDeque;
@@ -183,7 +184,8 @@ impl<'m> Session<'m> {
                     (self.sink)(EngineEvent::Unusable { problem });
                 }
             }
-            Request::Score { job, prompt } => self.score(job, prompt),
+            Request::Score { job, prompt } => self.score(job, &prompt),
+            Request::Measure { job, prompt } => self.measure(job, &prompt),
             Request::Split { text } => {
                 let tokens = self.vocabulary.split(&text);
                 (self.sink)(EngineEvent::Split { text, tokens });
@@ -239,7 +241,7 @@ impl<'m> Session<'m> {
             let id = waiting.job;
             match self.begin(waiting) {
                 Ok(job) => self.job = Some(job),
-                Err(problem) => (self.sink)(EngineEvent::Failed { job: id, problem }),
+                Err(refusal) => (self.sink)(refusal.told(id)),
             }
             return;
         }
@@ -259,7 +261,7 @@ impl<'m> Session<'m> {
             Err(problem) => {
                 self.has_logits = false;
                 self.ledger.clear(&mut self.context);
-                (self.sink)(EngineEvent::Failed { job: id, problem });
+                (self.sink)(EngineEvent::Failed { job: id, problem, size: None });
             }
         }
     }

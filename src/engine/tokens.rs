@@ -28,6 +28,8 @@ pub struct Encoded {
     pub tokens: Vec<Token>,
     /// Whose they are.
     pub cells: Cells,
+    /// How many there are of each part of the text, in its order, as [`Rendered::owners`] divides it.
+    pub parts: Vec<(Role, u32)>,
 }
 
 impl<'m> Vocabulary<'m> {
@@ -119,28 +121,36 @@ impl<'m> Vocabulary<'m> {
             let there = tokens.iter().take_while(|t| **t == bos).count();
             tokens.splice(..there, [bos]);
         }
-        let cells = self.owners(&tokens, rendered);
-        Encoded { tokens: tokens.into_iter().map(|t| t.0).collect(), cells }
+        let parts = self.parts(&tokens, rendered);
+        let mut cells = Cells::default();
+        for (role, n) in &parts {
+            *cells.of(*role) += n;
+        }
+        Encoded { tokens: tokens.into_iter().map(|t| t.0).collect(), cells, parts }
     }
 
-    fn owners(&self, tokens: &[LlamaToken], rendered: &Rendered) -> Cells {
-        let mut cells = Cells::default();
-        let mut owners = rendered.owners.iter();
-        let mut owner = owners.next();
+    fn parts(&self, tokens: &[LlamaToken], rendered: &Rendered) -> Vec<(Role, u32)> {
+        let mut parts: Vec<(Role, u32)> = rendered.owners.iter().map(|(_, role)| (*role, 0)).collect();
+        // What is behind the last end is the model's, as is all where nothing is divided.
+        if parts.is_empty() {
+            parts.push((Role::Assistant, 0));
+        }
+        let last = parts.len() - 1;
+        let mut part = 0;
         let mut at = 0;
         let beginning = rendered.segments.first().map(String::as_str).unwrap_or_default();
         for (i, token) in tokens.iter().enumerate() {
             let piece = self.piece(*token, true);
-            while owner.is_some_and(|(end, _)| at >= *end) {
-                owner = owners.next();
+            while part < last && rendered.owners.get(part).is_some_and(|(end, _)| at >= *end) {
+                part += 1;
             }
-            *cells.of(owner.map_or(Role::Assistant, |(_, role)| *role)) += 1;
+            parts[part].1 += 1;
             // A token that was put before the text is no part of it.
             if i > 0 || beginning.as_bytes().starts_with(&piece) {
                 at += piece.len();
             }
         }
-        cells
+        parts
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::folder::{self, Listing};
 use super::journal::{Fault, Journal, NotOurs};
 use super::read::{Contents, read};
-use crate::chat::{Access, Conversation, ConversationId, Entry, StoreEvent, StoreRequest};
+use crate::chat::{Access, Conversation, ConversationId, Entry, Overflow, StoreEvent, StoreRequest};
 
 /// How long until lines that could not be written are tried again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -368,6 +368,10 @@ fn entries_of(conversation: &Conversation) -> Vec<Entry> {
     }
     entries.extend(c.messages.iter().cloned().map(Entry::Message));
     entries.push(Entry::Head { id: c.head });
+    entries.extend(c.cuts.iter().cloned().map(Entry::Cut));
+    if c.overflow != Overflow::default() {
+        entries.push(Entry::Overflow { overflow: c.overflow });
+    }
     if !c.draft.is_empty() {
         entries.push(Entry::Draft { text: c.draft.clone() });
     }

@@ -9,7 +9,7 @@ use ratatui::widgets::Paragraph;
 use super::theme::Theme;
 use crate::app::{App, Focus, INDENT, Job, Phase, Row, State, mark};
 use crate::chat::{MessageId, Role};
-use crate::text::{Wrapped, fit, sanitise_line};
+use crate::text::{Wrapped, fit, sanitise_line, width};
 
 /// The title of the conversation and what is special about it.
 pub fn title(app: &App, theme: &Theme, area: Rect, frame: &mut Frame) {
@@ -48,6 +48,8 @@ pub fn draw(app: &App, theme: &Theme, area: Rect, frame: &mut Frame) {
             Row::Head(id) => head(app, theme, id, selected == Some(id)),
             Row::Text(id, text) => text_line(theme, text, selected == Some(id)),
             Row::Foot(id) => foot(app, theme, id),
+            Row::Cut => cut(app, theme, usize::from(area.width)),
+            Row::Gap => Line::default(),
         })
         .collect();
     frame.render_widget(Paragraph::new(lines), area);
@@ -85,6 +87,14 @@ fn head(app: &App, theme: &Theme, id: MessageId, chosen: bool) -> Line<'static> 
 fn foot(app: &App, theme: &Theme, id: MessageId) -> Line<'static> {
     let mark = app.chat.conversation.message(id).and_then(mark).filter(|_| !app.is_running(id));
     mark.map_or_else(Line::default, |mark| Line::styled(format!("  ({mark})"), theme.faint))
+}
+
+/// The line that tells what is no longer sent.
+fn cut(app: &App, theme: &Theme, columns: usize) -> Line<'static> {
+    let text = fit(&format!(" {} ", app.cut_line().unwrap_or_default()), columns.saturating_sub(4));
+    let dashes = columns.saturating_sub(width(&text));
+    let line = format!("{}{text}{}", "─".repeat(dashes / 2), "─".repeat(dashes - dashes / 2));
+    Line::styled(line, theme.heading)
 }
 
 fn running(app: &App) -> String {

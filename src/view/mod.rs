@@ -2,6 +2,7 @@
 
 mod beams;
 mod footer;
+mod full;
 mod input;
 mod lens;
 mod list;

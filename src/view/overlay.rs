@@ -13,7 +13,7 @@ use crate::chat::Preset;
 use crate::text::{Wrapped, fit, sanitise_line};
 
 /// Widest box.
-const WIDEST: u16 = 96;
+pub(super) const WIDEST: u16 = 96;
 
 /// Draws the box that is open, if one is.
 pub fn draw(app: &App, theme: &Theme, frame: &mut Frame) {
@@ -54,13 +54,15 @@ pub fn draw(app: &App, theme: &Theme, frame: &mut Frame) {
             ];
             frame.render_widget(Paragraph::new(text), inner);
         }
+        Overlay::Full(full) => super::full::draw(full, theme, frame),
+        Overlay::Beyond { n_ctx, .. } => super::full::beyond(app, *n_ctx, theme, frame),
         Overlay::Presets { list, at } => presets(app, theme, list, *at, frame),
         Overlay::Models { list, at } => models(theme, list.as_deref(), *at, frame),
     }
 }
 
 /// Clears a box in the middle of the screen and gives its inside.
-fn open(theme: &Theme, title: &str, lines: u16, frame: &mut Frame) -> Rect {
+pub(super) fn open(theme: &Theme, title: &str, lines: u16, frame: &mut Frame) -> Rect {
     let screen = frame.area();
     let width = screen.width.saturating_sub(4).min(WIDEST).max(screen.width.min(10));
     let height = lines.saturating_add(2).min(screen.height.saturating_sub(1)).max(screen.height.min(3));
@@ -74,7 +76,7 @@ fn open(theme: &Theme, title: &str, lines: u16, frame: &mut Frame) -> Rect {
 }
 
 /// Lines from the top one on; on the box's lower edge which of them are shown, if not all are.
-fn scrolled(lines: Vec<Line>, top: usize, theme: &Theme, area: Rect, frame: &mut Frame) {
+pub(super) fn scrolled(lines: Vec<Line>, top: usize, theme: &Theme, area: Rect, frame: &mut Frame) {
     let (all, room) = (lines.len(), usize::from(area.height));
     let top = top.min(all.saturating_sub(room));
     let shown: Vec<Line> = lines.into_iter().skip(top).take(room).collect();

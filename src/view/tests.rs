@@ -6,6 +6,7 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
 use crate::app::Event;
+use crate::app::overflow_tests::refuse;
 use crate::app::tests::{Rig, info};
 use crate::chat::Finish;
 use crate::engine::protocol::{EngineEvent, EngineNews};
@@ -66,6 +67,30 @@ fn when_the_engine_died() {
         rig.token(job, 1, "Half an ans");
         let how = "ended by signal 6 (abort)".to_owned();
         rig.event(Event::Engine(EngineNews::Died { how, last_words: vec!["GGML_ASSERT(n <= n_batch) failed".into()] }));
+        rig
+    });
+}
+
+#[test]
+fn when_the_context_is_full() {
+    let full = |size| {
+        let mut rig = Rig::ready(size);
+        rig.answer("What is a fox?", "A small wild animal with a bushy tail.");
+        rig.answer("And a river?", "Water that flows to the sea.");
+        rig.send("And a bridge?");
+        refuse(&mut rig, 1700, 8192, Some(1 << 30));
+        rig
+    };
+    snapshots("full", full);
+    snapshots("cut", |size| {
+        let mut rig = full(size);
+        rig.key(KeyCode::Char('1'));
+        rig.save();
+        rig
+    });
+    snapshots("beyond", |size| {
+        let mut rig = full(size);
+        rig.key(KeyCode::Char('3'));
         rig
     });
 }
@@ -148,7 +173,7 @@ fn any_event() -> impl Strategy<Value = Event> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(120))]
     #[test]
-    fn whatever_happens_it_goes_on_and_can_be_drawn(events in proptest::collection::vec((any_event(), 0u8..6), 1..60)) {
+    fn whatever_happens_it_goes_on_and_can_be_drawn(events in proptest::collection::vec((any_event(), 0u8..8), 1..60)) {
         let mut rig = Rig::ready((100, 30));
         for (event, engine) in events {
             rig.event(event);
@@ -159,6 +184,8 @@ proptest! {
                     1 => rig.token(job, 1, "wörd \u{1b}[31m"),
                     2 => rig.token(job, 2, "\n"),
                     3 => rig.finish(job, Finish::Stop),
+                    4 => rig.finish(job, Finish::ContextFull),
+                    5 => refuse(&mut rig, 200, 512, Some(1 << 30)),
                     _ => rig.wait(0.4),
                 }
             }

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use llmchat::chat::{Finish, Mode, Role, Sampling, Seed, Timings, Usage};
+use llmchat::chat::{Finish, Mode, Role, Rope, Sampling, Seed, Timings, Usage};
 use llmchat::engine::client::Client;
 use llmchat::engine::protocol::{
     Because, ContextParams, EngineEvent, EngineNews, ModelInfo, Problem, Prompt, Request, Turn,
@@ -66,6 +66,8 @@ pub fn params() -> ContextParams {
         gpu_layers: 0,
         swa_full: true,
         resident: 8,
+        beyond_trained: false,
+        rope: Rope::default(),
     }
 }
 

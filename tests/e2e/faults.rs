@@ -148,6 +148,8 @@ fn a_prompt_longer_than_the_context_is_refused_and_the_chat_goes_on() {
     let long = "All work and no play. ".repeat(80);
     chat.type_text(&format!("\x1b[200~{long}\x1b[201~\r"));
     chat.wait_for("the context holds 256");
+    chat.type_text("\x1b");
+    chat.wait_gone("The context is full");
     chat.type_text("\x0e");
     chat.send("Short one");
     chat.wait_idle();

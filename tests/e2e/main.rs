@@ -9,4 +9,5 @@ mod ending;
 mod faults;
 mod harness;
 mod outside;
+mod overflow;
 mod terminal;

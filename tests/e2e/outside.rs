@@ -71,7 +71,8 @@ fn wrong_use_is_two_failure_is_one_and_each_says_why() {
         (&["ask"], b"caf\xe9", 1, "not UTF-8"),
         (&["ask", "-m", "/no/such.gguf", "x"], b"", 1, "no file"),
         (&["ask", "-m", "nothing-like-it", "x"], b"", 1, "No model is called"),
-        (&["ask", "-c", "16000000", "x"], b"", 1, "memory is too small"),
+        (&["ask", "-c", "16000000", "--beyond-trained", "x"], b"", 1, "memory is too small"),
+        (&["ask", "-c", "16000000", "x"], b"", 1, "--beyond-trained"),
         (&["ask", "--set", "nonsense=1", "x"], b"", 2, "no setting"),
     ] {
         let output = run(&home, arguments, stdin);

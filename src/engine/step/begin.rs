@@ -1,5 +1,6 @@
 //! How a job begins: its prompt in tokens, what the cache has of it, its sampler.
 
+use super::measure::Refusal;
 use super::{Session, Waiting};
 use crate::chat::{KNOBS, Mode, Sampling};
 use crate::engine::job::{Clock, Job};
@@ -10,17 +11,10 @@ use crate::engine::sampler::Sampler;
 use crate::engine::tokens::Encoded;
 
 impl Session<'_> {
-    pub(super) fn begin(&mut self, waiting: Waiting) -> Result<Job, Problem> {
-        let (encoded, mut notes) = self.encode(waiting.prompt)?;
-        let n_ctx = self.context.n_ctx() as usize;
-        if encoded.tokens.len() >= n_ctx {
-            return Err(Problem::new(
-                format!(
-                    "The conversation has {} tokens and the context holds {n_ctx}, the answer included",
-                    encoded.tokens.len()
-                ),
-                "Shorten the question (F8 takes it back in the chat), take a larger context (-c), or start a new chat",
-            ));
+    pub(super) fn begin(&mut self, waiting: Waiting) -> Result<Job, Refusal> {
+        let (encoded, mut notes) = self.encode(&waiting.prompt)?;
+        if encoded.tokens.len() >= self.context.n_ctx() as usize {
+            return Err(self.too_long(&waiting.prompt, &encoded));
         }
         let vocabulary = &self.vocabulary;
         let reuse = self.ledger.reuse(&mut self.context, &encoded.tokens, |t| vocabulary.plain(t));
@@ -65,10 +59,10 @@ impl Session<'_> {
         Ok(job)
     }
 
-    pub(super) fn encode(&self, prompt: Prompt) -> Result<(Encoded, Vec<String>), Problem> {
+    pub(super) fn encode(&self, prompt: &Prompt) -> Result<(Encoded, Vec<String>), Problem> {
         let rendered: Rendered = match prompt {
-            Prompt::Chat { system, turns } => prompt::render(&self.template, &system, &turns, self.vocabulary.guard())?,
-            Prompt::Raw(text) => prompt::raw(&text, self.vocabulary.guard()),
+            Prompt::Chat { system, turns } => prompt::render(&self.template, system, turns, self.vocabulary.guard())?,
+            Prompt::Raw(text) => prompt::raw(text, self.vocabulary.guard()),
             Prompt::Tokens(tokens) => {
                 if tokens.is_empty() || tokens.iter().any(|t| !self.vocabulary.has(*t)) {
                     return Err(Problem::new(
@@ -77,7 +71,7 @@ impl Session<'_> {
                     ));
                 }
                 let cells = Cells { user: u32::try_from(tokens.len()).unwrap_or(u32::MAX), ..Default::default() };
-                return Ok((Encoded { tokens, cells }, Vec::new()));
+                return Ok((Encoded { tokens: tokens.clone(), cells, parts: Vec::new() }, Vec::new()));
             }
         };
         let encoded = self.vocabulary.encode(&rendered);

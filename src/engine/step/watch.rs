@@ -123,10 +123,10 @@ impl Session<'_> {
     }
 
     /// Reads a prompt from its beginning and tells how probable each token was.
-    pub(super) fn score(&mut self, id: JobId, prompt: Prompt) {
+    pub(super) fn score(&mut self, id: JobId, prompt: &Prompt) {
         if self.job.is_some() {
             let problem = Problem::new("An answer is being written", "Wait for its end, or stop it with Esc");
-            (self.sink)(EngineEvent::Failed { job: id, problem });
+            (self.sink)(EngineEvent::Failed { job: id, problem, size: None });
             return;
         }
         let scored = self.scored(prompt);
@@ -134,12 +134,12 @@ impl Session<'_> {
             Ok(tokens) => EngineEvent::Scored { job: id, tokens },
             Err(problem) => {
                 self.ledger.clear(&mut self.context);
-                EngineEvent::Failed { job: id, problem }
+                EngineEvent::Failed { job: id, problem, size: None }
             }
         });
     }
 
-    fn scored(&mut self, prompt: Prompt) -> Result<Vec<(String, Option<TokenRecord>)>, Problem> {
+    fn scored(&mut self, prompt: &Prompt) -> Result<Vec<(String, Option<TokenRecord>)>, Problem> {
         let (encoded, _) = self.encode(prompt)?;
         let tokens = encoded.tokens;
         if tokens.len() > self.context.n_ctx() as usize {

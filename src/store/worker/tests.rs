@@ -3,7 +3,7 @@ use std::sync::mpsc::{Receiver, channel};
 use proptest::prelude::*;
 
 use super::*;
-use crate::chat::{Message, MessageState, Role, Sampling};
+use crate::chat::{Cut, Message, MessageState, Overflow, Role, Sampling};
 
 struct Rig {
     worker: Option<Worker>,
@@ -91,6 +91,25 @@ fn what_is_written_is_read_again() {
     let StoreEvent::Listed(list) = rig.ask(StoreRequest::List) else { panic!() };
     assert_eq!((list[0].title.as_str(), list[0].messages), ("Another", 2));
     assert_eq!(rig.names(), names, "only a file without a title in its name is renamed");
+}
+
+#[test]
+fn a_conversation_is_made_with_all_that_it_holds() {
+    let rig = Rig::new();
+    let mut whole = new();
+    for entry in [
+        message(1, Role::User, "hi"),
+        message(2, Role::Assistant, "hello"),
+        message(3, Role::User, "and on"),
+        Entry::Cut(Cut { after: 2, tokens: 9, summary: Some("They met.".into()) }),
+        Entry::Overflow { overflow: Overflow::Summarise },
+        Entry::System { text: "Be brief.".into() },
+        Entry::Draft { text: "next".into() },
+    ] {
+        whole.apply(&entry);
+    }
+    opened(rig.ask(StoreRequest::Create(Box::new(whole.clone()))));
+    assert_eq!(opened(rig.ask(StoreRequest::Open(id()))).0, whole);
 }
 
 #[cfg(unix)]
