@@ -110,6 +110,7 @@ commands! {
     Overflow       Global   "overflow"   ["compact", "compress"]        "[HOW]"       []                           ""         "Shorten this conversation now, or set what a full context does: ask, drop, summarise, larger.";
     Cut            Global   "cut"        []                             ""            []                           ""         "Show which messages are no longer sent, and their summary.";
     Uncut          Global   "uncut"      []                             ""            []                           ""         "Send again what the last cut left out.";
+    Cache          Global   "cache"      ["kv"]                         ""            []                           ""         "Show who holds which cells of the KV cache; drop or keep them by hand.";
     Microscope     Global   "microscope" []                             ""            ["f9"]                       "microscope" "Show or hide the candidates of the next token.";
     Presets        Global   "preset"     ["presets"]                    "[NAME]"      ["f10"]                      ""         "Take settings that belong together; /preset save NAME keeps your own.";
     Samplers       Global   "samplers"   []                             "[STAGES]"    []                           ""         "Show or change the order of the chain; 'default' restores it.";

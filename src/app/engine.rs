@@ -352,6 +352,7 @@ impl App {
                     self.waits_for_hand();
                 }
             }
+            EngineEvent::Map(map) => self.mapped(map),
             EngineEvent::Repeats { job, rounds, period } => {
                 if self.heard(job) {
                     self.engine.figures.repeats = Some((rounds, period)).filter(|(rounds, _)| *rounds > 0);
@@ -433,6 +434,7 @@ impl App {
                     if self.engine.figures.phase != Phase::Waiting {
                         self.engine.cells = cells;
                     }
+                    self.look_at_cache();
                     self.engine.figures.finished(usage, timings);
                     self.append(&text);
                     if self.engine.job.as_ref().is_some_and(|j| j.summary.is_some()) {

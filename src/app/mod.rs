@@ -2,6 +2,7 @@
 //! terminal, no process is touched here.
 
 mod answer;
+mod cache;
 mod chat;
 pub mod commands;
 mod engine;
@@ -42,7 +43,7 @@ pub use overlay::{Asked, Overlay, hits};
 pub use tokens::{SURPRISING, Split, Tokens, perplexity};
 pub use transcript::{INDENT, Row};
 
-pub use crate::engine::protocol::{Cutter, Glance, Seen};
+pub use crate::engine::protocol::{CacheMap, Cutter, Glance, Held, Holder, Seen};
 
 use crate::chat::{Access, Conversation, ConversationId, Knob, Message, MessageId, Overflow, Preset, Sampling};
 use crate::text::Wrapped;

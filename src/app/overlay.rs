@@ -6,6 +6,7 @@ use super::commands::{COMMANDS, Row};
 use super::full::Full;
 use super::input::Input;
 use crate::chat::{ConversationId, MessageId, Preset};
+use crate::engine::protocol::CacheMap;
 
 /// Something over the screen.
 #[derive(Debug)]
@@ -51,6 +52,13 @@ pub enum Overlay {
         /// All of them.
         list: Vec<Preset>,
         /// Which is chosen.
+        at: usize,
+    },
+    /// Who holds which cells of the cache; `None` until the engine has said it.
+    Cache {
+        /// The map.
+        map: Option<CacheMap>,
+        /// Which sequence is chosen.
         at: usize,
     },
     /// Models to choose from; `None` until they are listed.

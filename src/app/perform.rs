@@ -129,6 +129,7 @@ impl App {
                 // The default is in range, so setting it cannot fail.
                 self.slide(|s, spec| drop(spec.set(s, default.get(spec.knob))));
             }
+            Command::Cache => self.show_cache(),
             Command::Microscope => self.toggle_lens(),
             Command::Presets => self.show_presets(),
             Command::Samplers => self.tell_order(),
@@ -481,6 +482,7 @@ impl App {
                     None => Some(Overlay::Presets { list, at }),
                 }
             }
+            Overlay::Cache { map, at } => Some(self.cache_key(key, map, at.saturating_add_signed(step))),
             Overlay::Full(full) => {
                 self.full_key(key, full);
                 return;

@@ -14,11 +14,15 @@
 //!  │ ◄──────── Finished{finish, …}       │   exactly one Finished or Failed a job
 //! ```
 
+mod cache;
+
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
 use crate::chat::{Finish, Made, Role, Rope, Sampling, Stage, Timings, TokenRecord, Usage};
+
+pub use cache::{Because, CacheMap, Cells, Held, Holder};
 
 /// Names a job; never used twice in the life of a chat.
 pub type JobId = u64;
@@ -72,35 +76,6 @@ pub struct Turn {
     pub role: Role,
     /// What.
     pub text: String,
-}
-
-/// Why no more of what the cache holds was reused for a prompt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Because {
-    /// The texts differ from there on.
-    Changed,
-    /// The text is the same, but was written in other tokens than it is read in.
-    OtherTokens,
-    /// The sliding window before that point is gone.
-    WindowGone,
-    /// The state of this model is one piece, which cannot be cut back.
-    Whole,
-    /// The cache was not what the ledger says, and was cleared.
-    Untrusted,
-}
-
-impl Because {
-    /// In the few words that a panel has room for.
-    pub fn text(self) -> &'static str {
-        match self {
-            Self::Changed => "text differs there",
-            Self::OtherTokens => "other tokens there",
-            Self::WindowGone => "window is gone",
-            Self::Whole => "state is one piece",
-            Self::Untrusted => "cache was in doubt",
-        }
-    }
 }
 
 /// What the engine is asked.
@@ -184,6 +159,18 @@ pub enum Request {
     },
     /// Forgets every cached token.
     ClearCache,
+    /// Asks who holds which cells of the cache; answered by `Map`.
+    Map,
+    /// Gives the cells of a sequence free that no prompt is at work in; answered by `Map`.
+    Drop {
+        /// The sequence.
+        seq: u32,
+    },
+    /// Keeps what a sequence holds until nothing else can go, or no longer; answered by `Map`.
+    Pin {
+        /// The sequence.
+        seq: u32,
+    },
     /// Fixes the threads, or lets the engine choose again with 0.
     Threads {
         /// How many.
@@ -264,37 +251,6 @@ impl std::fmt::Display for Problem {
 }
 
 impl std::error::Error for Problem {}
-
-/// KV cells of a prompt or answer by whose they are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Cells {
-    /// Of the system prompt and the template before the first turn.
-    pub system: u32,
-    /// Of the person's turns.
-    pub user: u32,
-    /// Of the model's turns, the running answer among them; in a beam search, of all its beams.
-    pub assistant: u32,
-    /// Of what earlier prompts have left: other conversations and branches.
-    #[serde(default)]
-    pub others: u32,
-}
-
-impl Cells {
-    /// All of them.
-    #[must_use]
-    pub fn total(&self) -> u32 {
-        self.system + self.user + self.assistant + self.others
-    }
-
-    /// Those of one role.
-    pub fn of(&mut self, role: Role) -> &mut u32 {
-        match role {
-            Role::System => &mut self.system,
-            Role::User => &mut self.user,
-            Role::Assistant => &mut self.assistant,
-        }
-    }
-}
 
 /// How long a prompt is, and what there is room for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -506,6 +462,8 @@ pub enum EngineEvent {
         /// Whose the cells are.
         cells: Cells,
     },
+    /// Who holds which cells of the cache.
+    Map(CacheMap),
     /// The end of a job's answer has come before; with no rounds: no longer.
     Repeats {
         /// The job.

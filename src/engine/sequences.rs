@@ -12,6 +12,7 @@
 //! * what cannot be trusted is cleared and computed again, and the reason is told.
 
 mod cells;
+mod map;
 
 use super::protocol::Because;
 use cells::{Cell, Cells};
@@ -73,6 +74,8 @@ struct Parked {
     line: Line,
     /// When it was used last, counted in prompts.
     used: u64,
+    /// It goes last.
+    pinned: bool,
 }
 
 /// The tokens of the resident sequences.
@@ -345,8 +348,8 @@ impl Ledger {
             return;
         }
         if self.parked.len() >= self.shape.parked as usize {
-            let oldest = self.parked.iter().filter(|p| p.seq != kept).min_by_key(|p| p.used).map(|p| p.seq);
-            let Some(oldest) = oldest else { return };
+            let others = self.parked.iter().filter(|p| p.seq != kept);
+            let Some(oldest) = others.min_by_key(|p| (p.pinned, p.used)).map(|p| p.seq) else { return };
             self.drop_one(cache, oldest);
         }
         let first = self.shape.branches + 1;
@@ -354,13 +357,14 @@ impl Ledger {
         let Some(to) = free else { return };
         cache.copy(seq, to);
         self.cells.share(&line.cells);
-        self.parked.push(Parked { seq: to, line, used: self.prompts });
+        self.parked.push(Parked { seq: to, line, used: self.prompts, pinned: false });
     }
 
     /// Drops parked sequences that the first tokens of the main one make superfluous.
     fn drop_parked(&mut self, cache: &mut impl Cache, kept: usize) {
         let main = &self.main.tokens[..kept];
-        let superfluous = self.parked.iter().filter(|p| self.is_prefix(&p.line.tokens, main)).map(|p| p.seq);
+        let superfluous =
+            self.parked.iter().filter(|p| !p.pinned && self.is_prefix(&p.line.tokens, main)).map(|p| p.seq);
         for seq in superfluous.collect::<Vec<_>>() {
             self.drop_one(cache, seq);
         }
@@ -378,7 +382,8 @@ impl Ledger {
     fn evict(&mut self, cache: &mut impl Cache) -> bool {
         let own = self.parked.iter().filter(|p| self.cells.alone(&p.line.cells) > 0);
         // What only parked sequences share has no owner of its own; then any goes.
-        let oldest = own.min_by_key(|p| p.used).or(self.parked.iter().min_by_key(|p| p.used)).map(|p| p.seq);
+        let last = |p: &&Parked| (p.pinned, p.used);
+        let oldest = own.min_by_key(last).or(self.parked.iter().min_by_key(last)).map(|p| p.seq);
         oldest.map(|seq| self.drop_one(cache, seq)).is_some()
     }
 

@@ -2,6 +2,7 @@
 
 mod beams;
 mod begin;
+mod map;
 mod measure;
 mod watch;
 
@@ -184,6 +185,9 @@ impl<'m> Session<'m> {
                     (self.sink)(EngineEvent::Unusable { problem });
                 }
             }
+            Request::Map => self.tell_map(),
+            Request::Drop { seq } => self.drop_sequence(seq),
+            Request::Pin { seq } => self.pin(seq),
             Request::Score { job, prompt } => self.score(job, &prompt),
             Request::Measure { job, prompt } => self.measure(job, &prompt),
             Request::Split { text } => {

@@ -1,6 +1,7 @@
 //! Drawing only: the whole screen from the app's state, on any size.
 
 mod beams;
+mod cache;
 mod footer;
 mod full;
 mod input;

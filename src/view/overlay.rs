@@ -56,6 +56,7 @@ pub fn draw(app: &App, theme: &Theme, frame: &mut Frame) {
         }
         Overlay::Full(full) => super::full::draw(full, theme, frame),
         Overlay::Beyond { n_ctx, .. } => super::full::beyond(app, *n_ctx, theme, frame),
+        Overlay::Cache { map, at } => super::cache::draw(app, theme, map.as_ref(), *at, frame),
         Overlay::Presets { list, at } => presets(app, theme, list, *at, frame),
         Overlay::Models { list, at } => models(theme, list.as_deref(), *at, frame),
     }

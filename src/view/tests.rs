@@ -96,6 +96,35 @@ fn when_the_context_is_full() {
 }
 
 #[test]
+fn the_map_of_the_cache() {
+    use crate::engine::protocol::{CacheMap, Held, Holder, Request};
+    let held = |seq, holder, tokens, shared, own, age, pinned, text: &str| Held {
+        seq,
+        holder,
+        tokens,
+        shared,
+        own,
+        age,
+        pinned,
+        text: text.into(),
+    };
+    snapshots("cache", |size| {
+        let mut rig = Rig::ready(size);
+        rig.text("/cache");
+        rig.key(KeyCode::Enter);
+        assert!(rig.done.iter().any(|e| matches!(e, crate::app::Effect::Engine(Request::Map))));
+        let lines = vec![
+            held(0, Holder::Main, 812, 0, 812, 0, false, "Write about a fox"),
+            held(34, Holder::Parked, 598, 278, 320, 2, true, "and the sea\u{1b}[31m"),
+            held(33, Holder::Parked, 158, 0, 158, 5, false, "Why is the sky blue?"),
+        ];
+        rig.engine(crate::engine::protocol::EngineEvent::Map(CacheMap { n_ctx: 8192, used: 1290, held: lines }));
+        rig.key(KeyCode::Down);
+        rig
+    });
+}
+
+#[test]
 fn help_and_palette() {
     snapshots("help", |size| {
         let mut rig = Rig::ready(size);

@@ -260,3 +260,34 @@ fn a_state_that_cannot_be_cut_is_kept_whole() {
     assert!(edited == Reuse { kept: 0, because: Some(Because::Whole) });
     assert_eq!(run(&mut ledger, &mut cache, &[1, 2, 3, 4, 5], 9).kept, 4, "the first text goes on");
 }
+
+#[test]
+fn the_map_draws_shared_cells_once_and_hands_decide_what_stays() {
+    let mut cache = Fake::default();
+    let mut ledger = Ledger::new(Shape { cells: 20, ..shape(None, 4) });
+    run(&mut ledger, &mut cache, &[1, 2, 3, 4, 5, 1], 9);
+    run(&mut ledger, &mut cache, &[5, 5, 5], 9);
+    run(&mut ledger, &mut cache, &[1, 2, 5, 5], 9);
+    let map = ledger.map(|tokens| format!("{tokens:?}"));
+    assert_eq!((map.used, map.n_ctx, map.held.len()), (11, 20, 3));
+    let facts: Vec<_> = map.held.iter().map(|h| (h.tokens, h.shared, h.own, h.text.as_str())).collect();
+    assert_eq!(facts, [(4, 0, 2, "[1, 2, 5, 5]"), (6, 2, 4, "[3, 4, 5, 1]"), (3, 0, 3, "[5, 5, 5]")]);
+    assert_eq!(map.held.iter().map(|h| h.tokens - h.shared).sum::<u32>(), map.used);
+    assert!((map.waste().0 - 0.45).abs() < 1e-9 && (map.waste().1 - 47.0 / 60.0).abs() < 1e-9);
+
+    // What is pinned outlives what was used after it.
+    let oldest = map.held[1].seq;
+    assert!(ledger.pin(&mut cache, oldest));
+    run(&mut ledger, &mut cache, &[4; 14], 14);
+    let left: Vec<_> = ledger.map(|_| String::new()).held.iter().map(|h| (h.tokens, h.pinned)).collect();
+    assert_eq!(left, [(14, false), (6, true)]);
+    assert!(ledger.give_up(&mut cache, oldest) && !ledger.give_up(&mut cache, oldest));
+    assert_eq!(ledger.used(), 14);
+
+    // The main one can be pinned, as it is now, and given up.
+    assert!(ledger.pin(&mut cache, MAIN));
+    assert!(ledger.give_up(&mut cache, MAIN));
+    assert_eq!((ledger.len(), ledger.used()), (0, 14));
+    assert_eq!(run(&mut ledger, &mut cache, &[4; 15], 15).kept, 14);
+    assert!(ledger.agrees(&cache) && cache.used() == ledger.used());
+}
