@@ -6,7 +6,7 @@ mod table;
 pub use file::load;
 pub use table::{SETTINGS, Setting, example};
 
-use crate::chat::{Bias, KNOBS, Kind, Knob, Sampling};
+use crate::chat::{Bias, FlashAttention, KNOBS, Kind, Knob, KvType, KvTypes, Sampling};
 
 /// Every setting with its value.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,6 +23,10 @@ pub struct Settings {
     pub gpu_layers: i32,
     /// Keep the whole context of sliding-window layers.
     pub swa_full: bool,
+    /// How K and V of the cache are stored.
+    pub kv: KvTypes,
+    /// Whether attention is computed tile by tile.
+    pub flash_attn: FlashAttention,
     /// System prompt of a new conversation.
     pub system_prompt: String,
     /// Sampling of a new conversation.
@@ -48,6 +52,8 @@ impl Default for Settings {
             threads: 0,
             gpu_layers: -1,
             swa_full: true,
+            kv: KvTypes::default(),
+            flash_attn: FlashAttention::default(),
             system_prompt: String::new(),
             sampling: Sampling::default(),
             sidebar: true,
@@ -73,7 +79,7 @@ impl Settings {
             "model" => text.clone_into(&mut self.model),
             "ctx_size" if text == "auto" => self.ctx_size = None,
             "ctx_size" => self.ctx_size = Some(whole(name, text, 0, 16 << 20)?),
-            "batch_size" => self.batch_size = whole(name, text, 32, 8192)?,
+            "batch_size" => self.batch_size = whole(name, text, 64, 8192)?,
             "threads" => self.threads = whole(name, text, 0, 512)?,
             "gpu_layers" if matches!(text, "all" | "auto" | "-1") => self.gpu_layers = -1,
             "gpu_layers" => {
@@ -81,6 +87,11 @@ impl Settings {
                 self.gpu_layers = number.map_err(|e| e + ", or all")?;
             }
             "swa_full" => self.swa_full = truth(name, text)?,
+            "cache_type_k" => self.kv.k = KvType::parse(text).map_err(|e| format!("cache_type_k: {e}"))?,
+            "cache_type_v" => self.kv.v = KvType::parse(text).map_err(|e| format!("cache_type_v: {e}"))?,
+            "flash_attn" => {
+                self.flash_attn = FlashAttention::parse(text).map_err(|e| format!("flash_attn: {e}"))?;
+            }
             "system_prompt" => text.clone_into(&mut self.system_prompt),
             "ui.sidebar" => self.sidebar = truth(name, text)?,
             "ui.panel" => self.panel = truth(name, text)?,
@@ -113,6 +124,9 @@ impl Settings {
             "gpu_layers" if self.gpu_layers < 0 => "all".to_owned(),
             "gpu_layers" => self.gpu_layers.to_string(),
             "swa_full" => self.swa_full.to_string(),
+            "cache_type_k" => self.kv.k.name().to_owned(),
+            "cache_type_v" => self.kv.v.name().to_owned(),
+            "flash_attn" => self.flash_attn.name().to_owned(),
             "system_prompt" => self.system_prompt.clone(),
             "ui.sidebar" => self.sidebar.to_string(),
             "ui.panel" => self.panel.to_string(),

@@ -36,7 +36,7 @@ impl Rig {
         let clock = Instant::now();
         let start = Start {
             model: Ok("/models/SmolLM2-135M.gguf".into()),
-            params: ContextParams { n_ctx: None, n_batch: 512, threads: 0, gpu_layers: -1, swa_full: true },
+            params: ContextParams::default(),
             sampling: Sampling::default(),
             system: String::new(),
             resume: Resume::New,

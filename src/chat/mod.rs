@@ -3,6 +3,7 @@
 mod conversation;
 mod journal;
 mod knobs;
+mod kv;
 mod metrics;
 mod presets;
 mod sampling;
@@ -10,6 +11,7 @@ mod sampling;
 pub use conversation::{Conversation, ConversationId, Message, MessageId, MessageState, Role};
 pub use journal::{Access, Entry, JOURNAL_VERSION, StoreEvent, StoreRequest, Summary};
 pub use knobs::{KNOBS, Kind, Knob, KnobError, Spec, first_knobs};
+pub use kv::{FlashAttention, KvType, KvTypes};
 pub use metrics::{Finish, Made, Timings, TokenRecord, Usage};
 pub use presets::{Change, Preset};
 pub use sampling::{Bias, EarlyStopping, LoopGuard, Mirostat, Mode, Sampling, Seed, Stage};

@@ -50,6 +50,8 @@ impl Context {
             threads: self.settings.threads,
             gpu_layers: self.settings.gpu_layers,
             swa_full: self.settings.swa_full,
+            kv: self.settings.kv,
+            flash_attn: self.settings.flash_attn,
         }
     }
 

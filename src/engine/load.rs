@@ -5,11 +5,12 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use llama_cpp_2::context::params::LlamaContextParams;
+use llama_cpp_2::context::params::{KvCacheType, LlamaContextParams};
 use llama_cpp_2::llama_backend::LlamaBackend;
 use llama_cpp_2::model::LlamaModel;
 use llama_cpp_2::model::params::LlamaModelParams;
-use llama_cpp_2::{LlamaBackendDeviceType, list_llama_ggml_backend_devices};
+use llama_cpp_2::{LlamaBackendDevice, LlamaBackendDeviceType, list_llama_ggml_backend_devices};
+use llama_cpp_sys_2 as sys;
 
 use super::log;
 use super::native::URGENT;
@@ -18,10 +19,8 @@ use super::protocol::{ContextParams, EngineEvent, ModelInfo, Problem};
 use super::step::{Parts, Session, Sink};
 use super::threads::cores;
 use super::tokens::Vocabulary;
-use crate::model::{Gguf, KvShape, check, free_memory};
-
-/// Sequences beside the main one: 16 beams and 16 answers.
-const BRANCHES: u32 = 32;
+use crate::chat::{FlashAttention, KvType};
+use crate::model::{BRANCHES, Backend, Facts, Gguf, Wish, batch, context, free_memory, limits};
 
 /// Loads the weights.
 ///
@@ -30,13 +29,10 @@ const BRANCHES: u32 = 32;
 pub fn model(backend: &LlamaBackend, path: &Path, params: &ContextParams, sink: &Sink) -> Result<Loaded, Problem> {
     // Looked at first by our own reader: llama.cpp aborts on some damaged files and says little about others.
     let header = Gguf::read(path).map_err(|error| Problem::new(error.what(), error.next()))?;
-    let shape = KvShape::of(&header);
-    let n_ctx = wanted_context(params, header.n_ctx_train());
-    if let (Some(shape), Some(free)) = (&shape, free_memory()) {
-        let fit = check(shape, n_ctx, u64::from(params.n_batch), 0, params.swa_full, free);
-        fit.map_err(|why| {
-            Problem::new(format!("The memory is too small: {why}"), "Start again with a smaller context (-c)")
-        })?;
+    let facts = Facts::of(&header);
+    let n_ctx = context(params.n_ctx, header.n_ctx_train());
+    if let Some(facts) = &facts {
+        can_be(facts, &header, params, n_ctx)?;
     }
     log::forget();
     let told = sink.clone();
@@ -61,7 +57,7 @@ pub fn model(backend: &LlamaBackend, path: &Path, params: &ContextParams, sink: 
     })?;
     Ok(Loaded {
         model,
-        shape,
+        facts,
         n_ctx: u32::try_from(n_ctx).unwrap_or(u32::MAX),
         notes: notes(n_ctx, header.n_ctx_train()),
     })
@@ -70,19 +66,42 @@ pub fn model(backend: &LlamaBackend, path: &Path, params: &ContextParams, sink: 
 /// Weights, and what their header says.
 pub struct Loaded {
     model: LlamaModel,
-    shape: Option<KvShape>,
+    facts: Option<Facts>,
     n_ctx: u32,
     notes: Vec<String>,
 }
 
-/// Cells of the context as [`ContextParams::n_ctx`] asks for them.
-fn wanted_context(params: &ContextParams, trained: Option<u64>) -> u64 {
-    let trained = trained.unwrap_or(4096).clamp(256, 16 << 20);
-    match params.n_ctx {
-        None => trained.min(8192),
-        Some(0) => trained,
-        Some(n) => u64::from(n),
-    }
+/// Whether model, device and memory can do what is asked for.
+fn can_be(facts: &Facts, header: &Gguf, params: &ContextParams, n_ctx: u64) -> Result<(), Problem> {
+    let gpus = gpus(params);
+    let backend = gpus.first().map_or(Backend::Cpu, |device| Backend::named(&device.backend));
+    limits(&facts.shape, header.architecture(), params.kv, params.flash_attn, backend)
+        .map_err(|(what, next)| Problem::new(what, next))?;
+    // Layers that are split between a GPU and the processor fit or do not: that is llama.cpp's choice, and its error.
+    let free = match gpus.iter().map(|device| device.memory_free as u64).sum() {
+        0 if gpus.is_empty() => free_memory(),
+        0 => None,
+        free => Some(free).filter(|_| params.gpu_layers < 0),
+    };
+    let wish = Wish {
+        n_ctx,
+        n_batch: u64::from(batch(params.n_batch, n_ctx)),
+        kv: params.kv,
+        flash: params.flash_attn,
+        swa_full: params.swa_full,
+        chats: 1,
+    };
+    free.map_or(Ok(()), |free| facts.check(&wish, free)).map_err(|why| {
+        let next = "Start again with a smaller context (-c) or a smaller type of the cache (-ctk, -ctv)";
+        Problem::new(format!("The memory is too small: {why}"), next)
+    })
+}
+
+/// The GPUs that compute; the first one is named.
+fn gpus(params: &ContextParams) -> Vec<LlamaBackendDevice> {
+    let is_gpu = |kind| matches!(kind, LlamaBackendDeviceType::Gpu | LlamaBackendDeviceType::IntegratedGpu);
+    let devices = list_llama_ggml_backend_devices().into_iter();
+    devices.filter(|d| params.gpu_layers != 0 && is_gpu(d.device_type)).collect()
 }
 
 fn notes(n_ctx: u64, trained: Option<u64>) -> Vec<String> {
@@ -108,9 +127,9 @@ pub fn session<'m>(
     sink: &Sink,
 ) -> Result<Session<'m>, Problem> {
     let (model, n_ctx) = (&loaded.model, loaded.n_ctx);
-    let n_batch = params.n_batch.clamp(32, 8192).min(n_ctx.max(32));
+    let n_batch = batch(params.n_batch, u64::from(n_ctx));
     let threads = i32::try_from(if params.threads == 0 { cores() } else { params.threads.min(512) }).unwrap_or(1);
-    let shape = loaded.shape.as_ref();
+    let shape = loaded.facts.as_ref().map(|facts| &facts.shape);
     let window = shape.and_then(|s| s.window).filter(|_| !params.swa_full).and_then(|w| usize::try_from(w).ok());
     // A cache that keeps only the window keeps one for each sequence: memory that nobody asked for.
     let branches = if window.is_some() { 0 } else { BRANCHES };
@@ -121,6 +140,9 @@ pub fn session<'m>(
         .with_n_seq_max(1 + branches)
         .with_kv_unified(true)
         .with_swa_full(params.swa_full)
+        .with_type_k(ggml_type(params.kv.k))
+        .with_type_v(ggml_type(params.kv.v))
+        .with_flash_attention_policy(policy(params.flash_attn))
         .with_n_threads(threads)
         .with_n_threads_batch(threads);
     log::forget();
@@ -131,11 +153,7 @@ pub fn session<'m>(
     let vocabulary = Vocabulary::new(model);
     let (bos, eos) = vocabulary.bos_eos();
     let template = ChatTemplate::new(model.meta_val_str("tokenizer.chat_template").ok().as_deref(), &bos, &eos);
-    let device = list_llama_ggml_backend_devices()
-        .into_iter()
-        .find(|d| matches!(d.device_type, LlamaBackendDeviceType::Gpu | LlamaBackendDeviceType::IntegratedGpu))
-        .filter(|_| params.gpu_layers != 0)
-        .map_or_else(|| "CPU".to_owned(), |d| d.name);
+    let device = gpus(params).into_iter().next().map_or_else(|| "CPU".to_owned(), |d| d.name);
     let info = ModelInfo {
         name: path.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default(),
         description: model.meta_val_str("general.name").unwrap_or_default(),
@@ -143,10 +161,11 @@ pub fn session<'m>(
         n_ctx_train: model.n_ctx_train(),
         n_ctx: context.n_ctx(),
         n_vocab: vocabulary.size(),
-        kv_bytes_per_token: shape.map_or(0, |s| s.bytes_per_token(params.swa_full)),
-        kv_bytes_reserved: shape
-            .map_or(0, |s| s.bytes(u64::from(context.n_ctx()), u64::from(context.n_ubatch()), params.swa_full)),
-        kv_type: "f16".to_owned(),
+        kv_bytes_per_token: shape.map_or(0, |s| s.bytes_per_token(params.kv, params.swa_full)),
+        kv_bytes_reserved: shape.map_or(0, |s| {
+            s.bytes(params.kv, u64::from(context.n_ctx()), u64::from(context.n_ubatch()), params.swa_full)
+        }),
+        kv_type: params.kv.to_string(),
         has_template: template.is_some(),
         notes: template.notes().into_iter().chain(loaded.notes.iter().cloned()).collect(),
         device,
@@ -158,6 +177,24 @@ pub fn session<'m>(
         Parts { context, vocabulary, template, window, branches, threads: params.threads, info, began },
         sink.clone(),
     ))
+}
+
+fn ggml_type(kind: KvType) -> KvCacheType {
+    match kind {
+        KvType::F16 => KvCacheType::F16,
+        KvType::Bf16 => KvCacheType::BF16,
+        KvType::Q8_0 => KvCacheType::Q8_0,
+        KvType::Q5_1 => KvCacheType::Q5_1,
+        KvType::Q4_0 => KvCacheType::Q4_0,
+    }
+}
+
+fn policy(flash: FlashAttention) -> sys::llama_flash_attn_type {
+    match flash {
+        FlashAttention::Auto => sys::LLAMA_FLASH_ATTN_TYPE_AUTO,
+        FlashAttention::On => sys::LLAMA_FLASH_ATTN_TYPE_ENABLED,
+        FlashAttention::Off => sys::LLAMA_FLASH_ATTN_TYPE_DISABLED,
+    }
 }
 
 /// The sampling settings that a GGUF file recommends (`general.sampling.*`), by our knobs' names.

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::chat::{Finish, Made, Role, Sampling, Stage, Timings, TokenRecord, Usage};
+use crate::chat::{Finish, FlashAttention, KvTypes, Made, Role, Sampling, Stage, Timings, TokenRecord, Usage};
 
 /// Names a job; never used twice in the life of a chat.
 pub type JobId = u64;
@@ -36,6 +36,26 @@ pub struct ContextParams {
     pub gpu_layers: i32,
     /// Keep the whole context of sliding-window layers.
     pub swa_full: bool,
+    /// How K and V are stored.
+    #[serde(default)]
+    pub kv: KvTypes,
+    /// Whether attention is computed tile by tile.
+    #[serde(default)]
+    pub flash_attn: FlashAttention,
+}
+
+impl Default for ContextParams {
+    fn default() -> Self {
+        Self {
+            n_ctx: None,
+            n_batch: 512,
+            threads: 0,
+            gpu_layers: -1,
+            swa_full: true,
+            kv: KvTypes::default(),
+            flash_attn: FlashAttention::default(),
+        }
+    }
 }
 
 /// Where a prompt comes from.
@@ -174,11 +194,11 @@ pub struct ModelInfo {
     pub n_ctx: u32,
     /// Size of its vocabulary.
     pub n_vocab: u32,
-    /// Bytes that one token takes in the KV cache, over all layers that keep the whole context.
+    /// Bytes that one token takes in the KV cache, over all layers that keep the whole context, by its types.
     pub kv_bytes_per_token: u64,
     /// Bytes of the whole KV cache, reserved.
     pub kv_bytes_reserved: u64,
-    /// Type of the KV cache, such as `f16`.
+    /// Types of the KV cache: `f16`, or `q8_0/f16` where K and V differ.
     pub kv_type: String,
     /// Whether it has a chat template that can be used; if not, prompts are continued as raw text.
     pub has_template: bool,

@@ -41,7 +41,7 @@ pub fn seeded(seed: u32, max_tokens: u32) -> Sampling {
 }
 
 pub fn params() -> ContextParams {
-    ContextParams { n_ctx: Some(2048), n_batch: 512, threads: 2, gpu_layers: 0, swa_full: true }
+    ContextParams { n_ctx: Some(2048), threads: 2, gpu_layers: 0, ..ContextParams::default() }
 }
 
 /// A conversation: question, answer, question …
