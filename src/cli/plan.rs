@@ -10,7 +10,7 @@ use super::bandwidth;
 use super::context::Context;
 use super::out::print;
 use crate::chat::{KvType, KvTypes};
-use crate::model::{Facts, Gguf, KvShape, Wish, batch, context, free_memory, human};
+use crate::model::{Backend, Facts, Gguf, KvShape, Wish, free_memory, human, limits};
 use crate::text::sanitise_line;
 
 /// Tokens of a block of a paged cache (vLLM's default).
@@ -78,27 +78,34 @@ struct Row {
     longest_context: Option<u64>,
     /// Tokens a second of one chat, at most, with an empty and with a full cache.
     tokens_per_second: [f64; 2],
+    /// Why there can be no such cache.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refused: Option<String>,
+}
+
+/// A model as far as the plan needs it.
+struct Model {
+    name: String,
+    architecture: String,
+    facts: Facts,
+    trained: Option<u64>,
 }
 
 /// Prints the plan.
 pub fn run(settings: &Context, options: &Options) -> Result<(), Stop> {
     let params = settings.params();
-    let (model, facts, trained) = if let Some(([layers, kv_heads, head], weights)) = options.given {
-        let name = format!("{layers} layers × {kv_heads} KV heads × {head}");
+    let model = if let Some(([layers, kv_heads, head], weights)) = options.given {
         let shape = KvShape::uniform(layers, kv_heads, head);
-        (name, Facts { weights, read: weights, shape, ..Facts::default() }, None)
+        Model {
+            name: format!("{layers} layers × {kv_heads} KV heads × {head}"),
+            architecture: String::new(),
+            facts: Facts { weights, read: weights, shape, ..Facts::default() },
+            trained: None,
+        }
     } else {
         from_file(&settings.model().map_err(|problem| Stop::Failed(problem.to_string()))?)?
     };
-    let n_ctx = context(params.n_ctx, trained);
-    let wish = Wish {
-        n_ctx,
-        n_batch: u64::from(batch(params.n_batch, n_ctx)),
-        kv: params.kv,
-        flash: params.flash_attn,
-        swa_full: params.swa_full,
-        chats: options.chats,
-    };
+    let wish = Wish { chats: options.chats, ..params.wish(model.trained) };
     let memory = match options.memory {
         Some(bytes) => Source { bytes, from: "given" },
         None => Source {
@@ -112,16 +119,16 @@ pub fn run(settings: &Context, options: &Options) -> Result<(), Stop> {
         Some(bytes) => Source { bytes, from: "given" },
         None => Source { bytes: bandwidth::measure(memory_for_measuring()), from: "measured here" },
     };
-    let rows = rows(&facts, &wish, options.used, memory.bytes, bandwidth.bytes);
-    let taken = facts.memory(&wish);
+    let rows = rows(&model, &wish, options.used, memory.bytes, bandwidth.bytes);
+    let taken = model.facts.memory(&wish);
     let report = Report {
-        model,
+        model: model.name,
         weights_bytes: taken.weights,
         repacked_bytes: taken.repacked,
         compute_bytes: taken.compute,
         program_bytes: taken.program,
-        n_ctx,
-        n_ctx_train: trained,
+        n_ctx: wish.n_ctx,
+        n_ctx_train: model.trained,
         n_batch: wish.n_batch,
         flash_attn: wish.flash.name(),
         swa_full: wish.swa_full,
@@ -137,7 +144,7 @@ pub fn run(settings: &Context, options: &Options) -> Result<(), Stop> {
     print(&table(&report))
 }
 
-fn from_file(path: &Path) -> Result<(String, Facts, Option<u64>), Stop> {
+fn from_file(path: &Path) -> Result<Model, Stop> {
     let header = Gguf::read(path).map_err(|error| Stop::Failed(error.to_string()))?;
     let facts = Facts::of(&header).ok_or_else(|| {
         Stop::Failed(format!(
@@ -146,7 +153,7 @@ fn from_file(path: &Path) -> Result<(String, Facts, Option<u64>), Stop> {
         ))
     })?;
     let name = path.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
-    Ok((name, facts, header.n_ctx_train()))
+    Ok(Model { name, architecture: header.architecture().to_owned(), facts, trained: header.n_ctx_train() })
 }
 
 /// Measuring must not push out what is in use.
@@ -155,7 +162,8 @@ fn memory_for_measuring() -> u64 {
 }
 
 /// Each type as it is; then what would change: fewer KV heads, a cache in pages.
-fn rows(facts: &Facts, wish: &Wish, used: f64, memory: u64, bandwidth: u64) -> Vec<Row> {
+fn rows(model: &Model, wish: &Wish, used: f64, memory: u64, bandwidth: u64) -> Vec<Row> {
+    let facts = &model.facts;
     let mut types = KvType::ALL.map(KvTypes::both).to_vec();
     if !types.contains(&wish.kv) {
         types.insert(0, wish.kv);
@@ -175,6 +183,9 @@ fn rows(facts: &Facts, wish: &Wish, used: f64, memory: u64, bandwidth: u64) -> V
             most_chats: facts.chats(wish, memory),
             longest_context: facts.longest(wish, memory),
             tokens_per_second: [1.0 / seconds(0), 1.0 / seconds(one)],
+            refused: limits(&facts.shape, &model.architecture, wish.kv, wish.flash, Backend::Cpu)
+                .err()
+                .map(|(what, _)| what),
         }
     };
     let mut rows: Vec<Row> = types.iter().map(|kv| row(kv.to_string(), facts, &Wish { kv: *kv, ..*wish })).collect();
@@ -247,6 +258,10 @@ fn table(report: &Report) -> String {
         "KV cache", "a token", "a chat", "in all", "fits", "chats fit", "longest", "tokens/s ≤"
     );
     for row in &report.rows {
+        if let Some(why) = &row.refused {
+            let _ = writeln!(out, "{:<22} {why}", row.name);
+            continue;
+        }
         let [empty, full] = row.tokens_per_second;
         let speed = format!("{} … {}", rate(empty), rate(full));
         let longest = row.longest_context.map_or("–".to_owned(), |n| n.to_string());
@@ -262,6 +277,9 @@ fn table(report: &Report) -> String {
             longest,
             speed
         );
+    }
+    if report.chats > 1 {
+        out += "\nin all: weights and buffers once, a cache for each chat";
     }
     out += "\ntokens/s: bandwidth ÷ (weights + cache) that a token reads, with an empty … a full cache; computing takes longer\n";
     out
@@ -319,7 +337,8 @@ mod tests {
             shape: KvShape::uniform(32, 32, 128),
             ..Facts::default()
         };
-        let rows = rows(&facts, &wish(), 0.25, 40_000_000_000, 40_000_000_000);
+        let model = Model { name: String::new(), architecture: String::new(), facts, trained: None };
+        let rows = rows(&model, &wish(), 0.25, 40_000_000_000, 40_000_000_000);
         let chats: Vec<(&str, u64, u64)> =
             rows.iter().map(|r| (r.name.as_str(), r.kv_bytes >> 20, r.most_chats)).collect();
         assert_eq!(
@@ -337,7 +356,10 @@ mod tests {
         assert!((rows[0].tokens_per_second[0] - 40.0 / 14.0).abs() < 1e-9);
         assert!(rows[0].tokens_per_second[1] < rows[2].tokens_per_second[1]);
         let mixed = Wish { kv: KvTypes { k: KvType::Q8_0, v: KvType::F16 }, ..wish() };
-        assert_eq!(super::rows(&facts, &mixed, 1.0, 1, 1)[0].name, "q8_0/f16");
+        assert_eq!(super::rows(&model, &mixed, 1.0, 1, 1)[0].name, "q8_0/f16");
+        let off = Wish { flash: FlashAttention::Off, ..wish() };
+        let refused: Vec<bool> = super::rows(&model, &off, 1.0, 1, 1).iter().map(|r| r.refused.is_some()).collect();
+        assert_eq!(refused, [false, false, true, true, true, false, false]);
     }
 
     #[test]

@@ -20,7 +20,7 @@ use super::step::{Parts, Session, Sink};
 use super::threads::cores;
 use super::tokens::Vocabulary;
 use crate::chat::{FlashAttention, KvType};
-use crate::model::{BRANCHES, Backend, Facts, Gguf, Wish, batch, context, free_memory, limits};
+use crate::model::{BRANCHES, Backend, Facts, Gguf, Wish, batch, free_memory, limits};
 
 /// Loads the weights.
 ///
@@ -30,10 +30,9 @@ pub fn model(backend: &LlamaBackend, path: &Path, params: &ContextParams, sink: 
     // Looked at first by our own reader: llama.cpp aborts on some damaged files and says little about others.
     let header = Gguf::read(path).map_err(|error| Problem::new(error.what(), error.next()))?;
     let facts = Facts::of(&header);
-    let n_ctx = context(params.n_ctx, header.n_ctx_train());
-    if let Some(facts) = &facts {
-        can_be(facts, &header, params, n_ctx)?;
-    }
+    let wish = params.wish(header.n_ctx_train());
+    let n_ctx = wish.n_ctx;
+    can_be(facts.as_ref(), &header, params, &wish)?;
     log::forget();
     let told = sink.clone();
     let mut shown = -1.0f32;
@@ -72,10 +71,12 @@ pub struct Loaded {
 }
 
 /// Whether model, device and memory can do what is asked for.
-fn can_be(facts: &Facts, header: &Gguf, params: &ContextParams, n_ctx: u64) -> Result<(), Problem> {
+fn can_be(facts: Option<&Facts>, header: &Gguf, params: &ContextParams, wish: &Wish) -> Result<(), Problem> {
     let gpus = gpus(params);
     let backend = gpus.first().map_or(Backend::Cpu, |device| Backend::named(&device.backend));
-    limits(&facts.shape, header.architecture(), params.kv, params.flash_attn, backend)
+    // Of an unknown shape some limits are known all the same.
+    let shape = facts.map(|facts| facts.shape.clone()).unwrap_or_default();
+    limits(&shape, header.architecture(), wish.kv, wish.flash, backend)
         .map_err(|(what, next)| Problem::new(what, next))?;
     // Layers that are split between a GPU and the processor fit or do not: that is llama.cpp's choice, and its error.
     let free = match gpus.iter().map(|device| device.memory_free as u64).sum() {
@@ -83,15 +84,8 @@ fn can_be(facts: &Facts, header: &Gguf, params: &ContextParams, n_ctx: u64) -> R
         0 => None,
         free => Some(free).filter(|_| params.gpu_layers < 0),
     };
-    let wish = Wish {
-        n_ctx,
-        n_batch: u64::from(batch(params.n_batch, n_ctx)),
-        kv: params.kv,
-        flash: params.flash_attn,
-        swa_full: params.swa_full,
-        chats: 1,
-    };
-    free.map_or(Ok(()), |free| facts.check(&wish, free)).map_err(|why| {
+    let fits = facts.zip(free).map_or(Ok(()), |(facts, free)| facts.check(wish, free));
+    fits.map_err(|why| {
         let next = "Start again with a smaller context (-c) or a smaller type of the cache (-ctk, -ctv)";
         Problem::new(format!("The memory is too small: {why}"), next)
     })

@@ -19,6 +19,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::chat::{Finish, FlashAttention, KvTypes, Made, Role, Sampling, Stage, Timings, TokenRecord, Usage};
+use crate::model::{Wish, batch, context};
 
 /// Names a job; never used twice in the life of a chat.
 pub type JobId = u64;
@@ -54,6 +55,21 @@ impl Default for ContextParams {
             swa_full: true,
             kv: KvTypes::default(),
             flash_attn: FlashAttention::default(),
+        }
+    }
+}
+
+impl ContextParams {
+    /// What decides the memory of such a context, for a model that was trained on so many tokens.
+    pub fn wish(&self, trained: Option<u64>) -> Wish {
+        let n_ctx = context(self.n_ctx, trained);
+        Wish {
+            n_ctx,
+            n_batch: u64::from(batch(self.n_batch, n_ctx)),
+            kv: self.kv,
+            flash: self.flash_attn,
+            swa_full: self.swa_full,
+            chats: 1,
         }
     }
 }

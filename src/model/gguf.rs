@@ -96,12 +96,29 @@ pub struct Tensors {
     pub bytes: u64,
     /// Of them, experts: a token uses only some.
     pub experts: u64,
-    /// Of them, the embedding where the output has a matrix of its own: a token uses one row.
-    pub looked_up: u64,
+    /// The embedding: ggml's type, and bytes.
+    pub embedding: Option<(u32, u64)>,
+    /// Whether the output has a matrix of its own; otherwise the embedding serves there too.
+    pub output: bool,
     /// Tokens of the vocabulary: rows of the embedding.
     pub vocabulary: u64,
-    /// Bytes of the matrices that are multiplied and whose rows are a multiple of eight, by ggml's type.
-    pub multiplied: BTreeMap<u32, u64>,
+    /// Bytes of the other matrices whose rows are a multiple of eight, by ggml's type.
+    pub matrices: BTreeMap<u32, u64>,
+}
+
+impl Tensors {
+    /// Adds those of another part of the model.
+    fn add(&mut self, other: Self) {
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.experts = self.experts.saturating_add(other.experts);
+        self.embedding = self.embedding.or(other.embedding);
+        self.output |= other.output;
+        self.vocabulary = self.vocabulary.max(other.vocabulary);
+        for (kind, bytes) in other.matrices {
+            let sum = self.matrices.entry(kind).or_default();
+            *sum = sum.saturating_add(bytes);
+        }
+    }
 }
 
 /// The header of a GGUF file.
@@ -116,11 +133,20 @@ pub struct Gguf {
 }
 
 impl Gguf {
-    /// Reads the header and checks that the file is as long as its tensors need.
+    /// Reads the header and checks that the file is as long as its tensors need. Of a model in several files the
+    /// first one is named, and the others' tensors are added.
     ///
     /// # Errors
-    /// If the file is not a whole GGUF model.
+    /// If the file, or another part, is not a whole GGUF model.
     pub fn read(path: &Path) -> Result<Self, ModelError> {
+        let mut first = Self::read_one(path)?;
+        for part in other_parts(path, first.number("split.count").unwrap_or(1)) {
+            first.tensors.add(Self::read_one(&part)?.tensors);
+        }
+        Ok(first)
+    }
+
+    fn read_one(path: &Path) -> Result<Self, ModelError> {
         let unreadable = |e: &std::io::Error| match e.kind() {
             ErrorKind::NotFound => ModelError::Missing(path.to_owned()),
             _ => ModelError::Unreadable(path.to_owned(), e.to_string()),
@@ -188,11 +214,11 @@ impl Gguf {
     }
 }
 
-impl Tensors {
-    fn multiply(&mut self, kind: u32, bytes: u64) {
-        let sum = self.multiplied.entry(kind).or_default();
-        *sum = sum.saturating_add(bytes);
-    }
+/// The files beside the first one of a model in so many parts, as `gguf-split` names them.
+fn other_parts(path: &Path, parts: u64) -> Vec<PathBuf> {
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let Some((head, tail)) = name.split_once("-00001-of-") else { return Vec::new() };
+    (2..=parts.min(99_999)).map(|part| path.with_file_name(format!("{head}-{part:05}-of-{tail}"))).collect()
 }
 
 enum Fault {
@@ -252,8 +278,6 @@ impl<R: Read + Seek> Reader<R> {
         }
         let mut end = 0u64;
         let mut sums = Tensors::default();
-        let mut embedding = None;
-        let mut tied = true;
         for _ in 0..tensors {
             let name = self.text()?.unwrap_or_default();
             let dimensions = self.u32()?;
@@ -269,23 +293,19 @@ impl<R: Read + Seek> Reader<R> {
             let offset = self.u64()?;
             let bytes = tensor_bytes(kind, elements);
             end = end.max(offset.saturating_add(bytes));
-            tied &= name != "output.weight";
+            sums.output |= name == "output.weight";
             if name == "token_embd.weight" {
                 sums.vocabulary = sizes[1];
-                embedding = Some((kind, bytes));
+                sums.embedding = Some((kind, bytes));
                 continue;
             }
             if name.contains("_exps.") {
                 sums.experts = sums.experts.saturating_add(bytes);
             }
             if dimensions > 1 && sizes[1] % 8 == 0 {
-                sums.multiply(kind, bytes);
+                let sum = sums.matrices.entry(kind).or_default();
+                *sum = sum.saturating_add(bytes);
             }
-        }
-        match embedding {
-            Some((kind, bytes)) if tied => sums.multiply(kind, bytes),
-            Some((_, bytes)) => sums.looked_up = bytes,
-            None => {}
         }
         let alignment = match metadata.get("general.alignment") {
             Some(Value::Int(n)) if *n > 0 => n.unsigned_abs(),

@@ -128,11 +128,17 @@ impl Facts {
             heads: largest("attention.head_count")?,
         };
         let idle = tensors.experts / count * count.saturating_sub(used.max(1).min(count));
-        let repacked = tensors.multiplied.iter().filter(|(kind, _)| is_repacked(**kind)).map(|(_, bytes)| bytes);
+        // Of an embedding that is not the output too, a token uses one row.
+        let (tied, looked_up) = match tensors.embedding {
+            Some((_, bytes)) if tensors.output => (None, bytes),
+            embedding => (embedding, 0),
+        };
+        let matrices = tensors.matrices.iter().map(|(kind, bytes)| (*kind, *bytes)).chain(tied);
+        let repacked = matrices.filter(|(kind, _)| is_repacked(*kind)).map(|(_, bytes)| bytes);
         Some(Self {
             weights: tensors.bytes,
-            repacked: repacked.fold(0, |sum, n| sum.saturating_add(*n)),
-            read: tensors.bytes.saturating_sub(tensors.looked_up).saturating_sub(idle),
+            repacked: repacked.fold(0, u64::saturating_add),
+            read: tensors.bytes.saturating_sub(looked_up).saturating_sub(idle),
             shape: KvShape::of(gguf)?,
             widths: Some(widths),
         })
@@ -229,6 +235,7 @@ fn is_repacked(kind: u32) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::gguf::{Tensors, Value};
     use super::*;
     use crate::chat::KvType;
 
@@ -278,6 +285,39 @@ mod tests {
             assert_eq!(facts.check(&wish(offered), free), Ok(()));
             assert!(facts.check(&wish(offered + STEP), free).is_err());
             assert!(!facts.check(&wish(8192), 1000).unwrap_err().contains("one of"));
+        }
+    }
+
+    #[test]
+    fn a_token_reads_its_experts_and_not_the_whole_embedding() {
+        let keys = [
+            ("block_count", 2),
+            ("embedding_length", 64),
+            ("attention.head_count", 1),
+            ("feed_forward_length", 100),
+            ("expert_count", 8),
+            ("expert_used_count", 2),
+            ("expert_feed_forward_length", 90),
+        ];
+        let numbers = keys.map(|(key, n)| (format!("unknown.{key}"), Value::Int(n)));
+        let tensors = Tensors {
+            bytes: 1000,
+            experts: 400,
+            embedding: Some((12, 100)),
+            vocabulary: 7,
+            matrices: [(12, 30), (1, 500)].into(),
+            ..Tensors::default()
+        };
+        let header = |output| Gguf {
+            tensors: Tensors { output, ..tensors.clone() },
+            metadata: numbers.clone().into(),
+            ..Gguf::default()
+        };
+        let (tied, apart) = (Facts::of(&header(false)).unwrap(), Facts::of(&header(true)).unwrap());
+        assert_eq!((tied.weights, tied.read, apart.read), (1000, 700, 600));
+        assert_eq!(tied.widths, Some(Widths { vocabulary: 7, embedding: 64, feed_forward: 180, heads: 1 }));
+        if is_repacked(12) {
+            assert_eq!((tied.repacked, apart.repacked), (130, 30));
         }
     }
 
