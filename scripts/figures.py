@@ -374,12 +374,14 @@ def figure_plan(options):
     out = []
     for name, whole in models:
         ratios = []
-        for n_ctx, n_batch, k, v in ((1024, 128, "f16", "f16"), (2048, 512, "f16", "f16"), (2048, 512, "q8_0", "q4_0")):
-            flags = ["-m", name, "-c", str(n_ctx), "-b", str(n_batch), "-ctk", k, "-ctv", v, "--set", f"swa_full={str(whole).lower()}"]
+        cases = ((1024, 128, "f16", "f16", "on"), (2048, 512, "f16", "f16", "on"), (2048, 512, "f16", "f16", "off"), (2048, 512, "q8_0", "q4_0", "on"))
+        for n_ctx, n_batch, k, v, flash in cases:
+            flags = ["-m", name, "-c", str(n_ctx), "-b", str(n_batch), "-ctk", k, "-ctv", v, "-fa", flash, "--set", f"swa_full={str(whole).lower()}"]
             done = subprocess.run([PROGRAM, "plan", "--json", "--bandwidth", "1G", *flags], capture_output=True, text=True, check=True)
             rows = json.loads(done.stdout)["rows"]
             planned = next(r for r in rows if r["name"] == (k if k == v else f"{k}/{v}"))["total_bytes"]
-            params = {"n_ctx": n_ctx, "n_batch": n_batch, "threads": 1, "gpu_layers": 0, "swa_full": whole, "kv": {"k": k, "v": v}}
+            params = {"n_ctx": n_ctx, "n_batch": n_batch, "threads": 1, "gpu_layers": 0, "swa_full": whole,
+                      "kv": {"k": k, "v": v}, "flash_attn": flash}
             ratios.append(planned / filled(f"{MODELS}/{name}.gguf", params))
         out.append(f"{name}{'' if whole else ', windows only'} {min(ratios):.3f}–{max(ratios):.3f}")
     return "; ".join(out)

@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn types_of_the_cache_are_llama_cpps() {
+    fn types_of_the_cache_have_familiar_flags() {
         let (matches, s) = parsed(&["llmchat", "ask", "-ctk", "q8_0", "-ctv=q4_0", "-fa", "what is this"]);
         assert_eq!((s.kv.to_string().as_str(), s.flash_attn), ("q8_0/q4_0", FlashAttention::On));
         assert_eq!(

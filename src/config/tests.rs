@@ -97,7 +97,7 @@ fn layers_come_in_their_order() {
 }
 
 #[test]
-fn types_of_the_cache_come_from_llama_cpps_variables() {
+fn types_of_the_cache_come_from_familiar_variables() {
     let env = [("LLAMA_ARG_CACHE_TYPE_K", "Q8_0"), ("LLAMA_ARG_FLASH_ATTN", "1"), ("LLAMA_ARG_CACHE_TYPE_V", "q3_k")]
         .map(|(name, value)| (name.to_owned(), value.to_owned()));
     let (settings, notices) = load(Path::new("/nowhere/at/all"), &env);
