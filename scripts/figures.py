@@ -343,10 +343,54 @@ def figure_lens(options):
     return f"{statistics.median(ratios):.3f} ({min(ratios):.2f}–{max(ratios):.2f})"
 
 
+def filled(model, params):
+    """Peak memory in bytes of an engine after a prompt that fills the context and an answer."""
+    engine = subprocess.Popen([PROGRAM, "engine"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+
+    def ask(request, *answers):
+        engine.stdin.write(json.dumps(request) + "\n")
+        engine.stdin.flush()
+        for line in engine.stdout:
+            event = json.loads(line)
+            if event["event"] in answers:
+                return event
+            if event["event"] in ("load_failed", "failed"):
+                sys.exit(f"figures: {event}")
+        sys.exit("figures: the engine died")
+
+    ask({"request": "load", "path": model, "params": params}, "loaded")
+    tokens = [1000 + i * 2654435761 % 40000 for i in range(params["n_ctx"] - 24)]
+    ask({"request": "generate", "job": 1, "prompt": {"Tokens": tokens}, "ignore_eog": True,
+         "sampling": {"mode": "greedy", "max_tokens": 16}}, "finished")
+    most = peak(engine.pid) * 2**20
+    engine.stdin.close()
+    engine.wait()
+    return most
+
+
+def figure_plan(options):
+    """total of `llmchat plan` ÷ the engine's peak memory after a full context and an answer"""
+    models = [("SmolLM2-135M-Instruct-Q4_1", True), ("gemma-3-270m-Q4_K_M", True), ("gemma-3-270m-Q4_K_M", False)]
+    out = []
+    for name, whole in models:
+        ratios = []
+        cases = ((1024, 128, "f16", "f16", "on"), (2048, 512, "f16", "f16", "on"), (2048, 512, "f16", "f16", "off"), (2048, 512, "q8_0", "q4_0", "on"))
+        for n_ctx, n_batch, k, v, flash in cases:
+            flags = ["-m", name, "-c", str(n_ctx), "-b", str(n_batch), "-ctk", k, "-ctv", v, "-fa", flash, "--set", f"swa_full={str(whole).lower()}"]
+            done = subprocess.run([PROGRAM, "plan", "--json", "--bandwidth", "1G", *flags], capture_output=True, text=True, check=True)
+            rows = json.loads(done.stdout)["rows"]
+            planned = next(r for r in rows if r["name"] == (k if k == v else f"{k}/{v}"))["total_bytes"]
+            params = {"n_ctx": n_ctx, "n_batch": n_batch, "threads": 1, "gpu_layers": 0, "swa_full": whole,
+                      "kv": {"k": k, "v": v}, "flash_attn": flash}
+            ratios.append(planned / filled(f"{MODELS}/{name}.gguf", params))
+        out.append(f"{name}{'' if whole else ', windows only'} {min(ratios):.3f}–{max(ratios):.3f}")
+    return "; ".join(out)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--raw")
-    parser.add_argument("--only", default="bench,screen,start,keys,stop,reuse,idle,memory,busy,beams,answer,lens")
+    parser.add_argument("--only", default="bench,screen,start,keys,stop,reuse,idle,memory,busy,beams,answer,lens,plan")
     options = parser.parse_args()
     for name in options.only.split(","):
         figure = globals()[f"figure_{name}"]

@@ -6,7 +6,7 @@ mod table;
 pub use file::load;
 pub use table::{SETTINGS, Setting, example};
 
-use crate::chat::{Bias, KNOBS, Kind, Knob, Overflow, Rope, RopeScaling, Sampling};
+use crate::chat::{Bias, FlashAttention, KNOBS, Kind, Knob, KvType, KvTypes, Overflow, Rope, RopeScaling, Sampling};
 
 /// Every setting with its value.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +33,10 @@ pub struct Settings {
     pub rope: Rope,
     /// What happens when a new conversation does not fit into the context.
     pub overflow: Overflow,
+    /// How K and V of the cache are stored.
+    pub kv: KvTypes,
+    /// Whether attention is computed tile by tile.
+    pub flash_attn: FlashAttention,
     /// System prompt of a new conversation.
     pub system_prompt: String,
     /// Sampling of a new conversation.
@@ -63,6 +67,8 @@ impl Default for Settings {
             beyond_trained: false,
             rope: Rope::default(),
             overflow: Overflow::default(),
+            kv: KvTypes::default(),
+            flash_attn: FlashAttention::default(),
             system_prompt: String::new(),
             sampling: Sampling::default(),
             sidebar: true,
@@ -88,7 +94,7 @@ impl Settings {
             "model" => text.clone_into(&mut self.model),
             "ctx_size" if text == "auto" => self.ctx_size = None,
             "ctx_size" => self.ctx_size = Some(whole(name, text, 0, 16 << 20)?),
-            "batch_size" => self.batch_size = whole(name, text, 32, 8192)?,
+            "batch_size" => self.batch_size = whole(name, text, 64, 8192)?,
             "ubatch_size" => self.ubatch_size = whole(name, text, 0, 8192)?,
             "threads" => self.threads = whole(name, text, 0, 512)?,
             "gpu_layers" if matches!(text, "all" | "auto" | "-1") => self.gpu_layers = -1,
@@ -97,7 +103,7 @@ impl Settings {
                 self.gpu_layers = number.map_err(|e| e + ", or all")?;
             }
             "swa_full" => self.swa_full = truth(name, text)?,
-            "resident" => self.resident = whole(name, text, 0, 64)?,
+            "resident" => self.resident = whole(name, text, 0, 31)?,
             "beyond_trained" => self.beyond_trained = truth(name, text)?,
             "rope_scaling" => {
                 self.rope.scaling = RopeScaling::named(text).ok_or_else(|| {
@@ -108,6 +114,11 @@ impl Settings {
             "rope_freq_base" => self.rope.freq_base = zero_or(name, text, Rope::BASES)?,
             "rope_freq_scale" => self.rope.freq_scale = zero_or(name, text, Rope::SCALES)?,
             "overflow" => self.overflow = Overflow::named(text)?,
+            "cache_type_k" => self.kv.k = KvType::parse(text).map_err(|e| format!("cache_type_k: {e}"))?,
+            "cache_type_v" => self.kv.v = KvType::parse(text).map_err(|e| format!("cache_type_v: {e}"))?,
+            "flash_attn" => {
+                self.flash_attn = FlashAttention::parse(text).map_err(|e| format!("flash_attn: {e}"))?;
+            }
             "system_prompt" => text.clone_into(&mut self.system_prompt),
             "ui.sidebar" => self.sidebar = truth(name, text)?,
             "ui.panel" => self.panel = truth(name, text)?,
@@ -147,6 +158,9 @@ impl Settings {
             "rope_freq_base" => self.rope.freq_base.to_string(),
             "rope_freq_scale" => self.rope.freq_scale.to_string(),
             "overflow" => self.overflow.name().to_owned(),
+            "cache_type_k" => self.kv.k.name().to_owned(),
+            "cache_type_v" => self.kv.v.name().to_owned(),
+            "flash_attn" => self.flash_attn.name().to_owned(),
             "system_prompt" => self.system_prompt.clone(),
             "ui.sidebar" => self.sidebar.to_string(),
             "ui.panel" => self.panel.to_string(),

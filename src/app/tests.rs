@@ -1,5 +1,5 @@
 use super::*;
-use crate::chat::{Entry, Finish, Mode, Overflow, Role, Rope, StoreEvent, StoreRequest, Timings, Usage};
+use crate::chat::{Entry, Finish, Mode, Overflow, Role, StoreEvent, StoreRequest, Timings, Usage};
 use crate::engine::protocol::{
     Cells, ContextParams, EngineEvent, EngineNews, ModelInfo, Problem, Prompt, Request, Turn,
 };
@@ -36,17 +36,7 @@ impl Rig {
         let clock = Instant::now();
         let start = Start {
             model: Ok("/models/SmolLM2-135M.gguf".into()),
-            params: ContextParams {
-                n_ctx: None,
-                n_batch: 512,
-                n_ubatch: 0,
-                threads: 0,
-                gpu_layers: -1,
-                swa_full: true,
-                resident: 8,
-                beyond_trained: false,
-                rope: Rope::default(),
-            },
+            params: ContextParams::default(),
             sampling: Sampling::default(),
             system: String::new(),
             overflow: Overflow::Ask,

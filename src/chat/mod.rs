@@ -4,6 +4,7 @@ mod conversation;
 mod cut;
 mod journal;
 mod knobs;
+mod kv;
 mod metrics;
 mod presets;
 mod rope;
@@ -13,6 +14,7 @@ pub use conversation::{Conversation, ConversationId, Message, MessageId, Message
 pub use cut::{Cut, Overflow, Sent};
 pub use journal::{Access, Entry, JOURNAL_VERSION, StoreEvent, StoreRequest, Summary};
 pub use knobs::{KNOBS, Kind, Knob, KnobError, Spec, first_knobs};
+pub use kv::{FlashAttention, KvType, KvTypes};
 pub use metrics::{Finish, Made, Timings, TokenRecord, Usage};
 pub use presets::{Change, Preset};
 pub use rope::{Rope, RopeScaling};

@@ -6,12 +6,12 @@ use clap::builder::Str;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use super::version;
-use crate::chat::{Bias, KNOBS, Kind, Knob, Mode, Preset, Sampling};
+use crate::chat::{Bias, FlashAttention, KNOBS, Kind, Knob, Mode, Preset, Sampling};
 use crate::config::{SETTINGS, Settings};
 use crate::engine::protocol::Glance;
 
 /// Flags of llama.cpp with one dash and several letters, which clap does not know, and what they are here.
-const FAMILIAR: [(&str, &str); 9] = [
+const FAMILIAR: [(&str, &str); 12] = [
     ("-sys", "--system-prompt"),
     ("-ngl", "--gpu-layers"),
     ("-st", "--single-turn"),
@@ -19,12 +19,18 @@ const FAMILIAR: [(&str, &str); 9] = [
     ("-tb", "--threads"),
     ("-ctx", "--ctx-size"),
     ("-ub", "--ubatch-size"),
+    ("-ctk", "--cache-type-k"),
+    ("-ctv", "--cache-type-v"),
+    ("-fa", FLASH),
     ("--temperature", "--temp"),
     ("--n-predict", "--predict"),
 ];
 
+/// llama.cpp's flag that once stood alone.
+const FLASH: &str = "--flash-attn";
+
 /// Settings that have a flag: flag, short flag, setting, what stands behind it.
-const FLAGS: [(&str, Option<char>, &str, &str, &str); 10] = [
+const FLAGS: [(&str, Option<char>, &str, &str, &str); 13] = [
     ("model", Some('m'), "model", "FILE|NAME", "The model: a GGUF file, or a name from 'llmchat models'"),
     ("ctx-size", Some('c'), "ctx_size", "N", "Tokens that the model sees at once; 0 takes its trained length"),
     ("threads", Some('t'), "threads", "N", "Compute threads; 0 measures what is fastest"),
@@ -35,6 +41,9 @@ const FLAGS: [(&str, Option<char>, &str, &str, &str); 10] = [
     ("rope-freq-base", None, "rope_freq_base", "N", "Base frequency of the rotary embeddings"),
     ("rope-freq-scale", None, "rope_freq_scale", "N", "Their frequency scale: 0.5 makes room for twice as much"),
     ("system-prompt", None, "system_prompt", "TEXT", "What the model is told before the first question (-sys)"),
+    ("cache-type-k", None, "cache_type_k", "TYPE", "Type of K in the cache (-ctk): f16, bf16, q8_0, q5_1 or q4_0"),
+    ("cache-type-v", None, "cache_type_v", "TYPE", "Type of V in the cache (-ctv)"),
+    ("flash-attn", None, "flash_attn", "on|off|auto", "Attention tile by tile (-fa); without a value: on"),
 ];
 
 /// Sampling settings that are no sliders: flag, what stands behind it, help.
@@ -62,13 +71,16 @@ pub fn familiar(arguments: Vec<String>) -> Vec<String> {
         }
     };
     let mut literal = false;
-    arguments
-        .into_iter()
-        .map(|argument| {
-            literal |= argument == "--";
-            if literal { argument } else { replace(argument) }
-        })
-        .collect()
+    let mut arguments = arguments.into_iter().peekable();
+    let mut familiar = Vec::new();
+    while let Some(argument) = arguments.next() {
+        literal |= argument == "--";
+        let argument = if literal { argument } else { replace(argument) };
+        let alone =
+            !literal && argument == FLASH && arguments.peek().is_none_or(|next| FlashAttention::parse(next).is_err());
+        familiar.push(if alone { format!("{FLASH}=on") } else { argument });
+    }
+    familiar
 }
 
 /// The whole command line.
@@ -151,6 +163,8 @@ pub fn command() -> Command {
                 .arg(count("runs", 'r', "5", "Runs of each test").value_parser(value_parser!(u32).range(1..=1000)))
                 .arg(switch("json", "Print a JSON array")),
         )
+        .subcommand(kv_compare())
+        .subcommand(plan())
         .subcommand(
             Command::new("models")
                 .about("List the models that are found")
@@ -165,6 +179,66 @@ pub fn command() -> Command {
         )
         .subcommand(Command::new("engine").hide(true).about("The engine that the chat starts: JSON lines in and out"))
         .subcommand(Command::new("version").hide(true).about("Print the version"))
+}
+
+fn kv_compare() -> Command {
+    settings(Command::new("kv-compare"))
+        .about("Compare the types of the KV cache on a text: perplexity, speed, bytes")
+        .after_help(
+            "Examples:\n  llmchat kv-compare README.md\n  \
+                     llmchat kv-compare book.txt -c 2048 --types f16,q8_0,q8_0/f16 --json",
+        )
+        .arg(Arg::new("file").value_name("FILE").required(true).help("The text"))
+        .arg(
+            Arg::new("types")
+                .long("types")
+                .value_name("LIST")
+                .help("The types, K/V where they differ [default: f16,bf16,q8_0,q5_1,q4_0]"),
+        )
+        .arg(count("runs", 'r', "3", "Runs of each speed").value_parser(value_parser!(u32).range(1..=1000)))
+        .arg(switch("json", "Print one JSON object"))
+}
+
+fn plan() -> Command {
+    settings(Command::new("plan"))
+        .about("Tell what a model and its chats take of the memory, without loading it")
+        .after_help(
+            "Examples:\n  llmchat plan\n  llmchat plan -m qwen -c 32768 --memory 16GiB --json\n  \
+                     llmchat plan --shape 32,32,128 --weights 14G --memory 40G -c 4096 --chats 12",
+        )
+        .arg(
+            Arg::new("shape")
+                .long("shape")
+                .value_name("LAYERS,KV-HEADS,HEAD-SIZE")
+                .help("A model that is not there, by the shape of its KV cache; needs --weights"),
+        )
+        .arg(Arg::new("weights").long("weights").value_name("BYTES").help("Its weights: 14G, 13GiB"))
+        .arg(
+            Arg::new("memory")
+                .long("memory")
+                .value_name("BYTES")
+                .help("The memory: 40G is 40 × 10⁹ bytes, 40GiB 40 × 2³⁰ [default: what is free here]"),
+        )
+        .arg(
+            Arg::new("bandwidth")
+                .long("bandwidth")
+                .value_name("BYTES/S")
+                .help("Bytes that are read a second [default: measured here]"),
+        )
+        .arg(
+            Arg::new("chats")
+                .long("chats")
+                .value_name("N")
+                .value_parser(value_parser!(u32).range(1..=1_000_000))
+                .help("Chats at once, each with a context of its own [default: 1]"),
+        )
+        .arg(
+            Arg::new("used")
+                .long("used")
+                .value_name("SHARE")
+                .help("How much of its context a chat uses on average, for the paged row [default: 25%]"),
+        )
+        .arg(switch("json", "Print one JSON object"))
 }
 
 fn switch(name: &'static str, help: &'static str) -> Arg {
@@ -402,6 +476,22 @@ mod tests {
         assert_eq!((s.sampling.temperature, s.sampling.top_k, s.sampling.max_tokens), (0.0, 5, 64));
         assert_eq!(s.sampling.seed.0, None);
         assert_eq!(prompt(&matches).unwrap().as_deref(), Some("two words"));
+    }
+
+    #[test]
+    fn types_of_the_cache_have_familiar_flags() {
+        let (matches, s) = parsed(&["llmchat", "ask", "-ctk", "q8_0", "-ctv=q4_0", "-fa", "what is this"]);
+        assert_eq!((s.kv.to_string().as_str(), s.flash_attn), ("q8_0/q4_0", FlashAttention::On));
+        assert_eq!(
+            prompt(&matches).unwrap().as_deref(),
+            Some("what is this"),
+            "a flag that stands alone takes no word"
+        );
+        assert_eq!(parsed(&["llmchat", "ask", "-fa", "off", "x"]).1.flash_attn, FlashAttention::Off);
+        let arguments = familiar(["llmchat", "ask", "-ctk", "q3_k", "x"].map(str::to_owned).into());
+        let matches = command().try_get_matches_from(arguments).unwrap();
+        let error = apply(matches.subcommand().unwrap().1, &mut Settings::default(), &[]).unwrap_err();
+        assert!(error.starts_with("--cache-type-k: cache_type_k: 'q3_k' is no type"), "{error}");
     }
 
     #[test]

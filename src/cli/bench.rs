@@ -132,6 +132,11 @@ fn measure(running: &mut Running, options: &Options, test: Test) -> Result<Repor
     Ok(Report { test, tokens_per_second: rates(&runs), runs })
 }
 
+/// The median of some measurements.
+pub fn median(runs: &[f64]) -> f64 {
+    rates(runs).median
+}
+
 fn rates(runs: &[f64]) -> Rates {
     let mut sorted = runs.to_vec();
     sorted.sort_by(f64::total_cmp);

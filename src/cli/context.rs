@@ -54,6 +54,8 @@ impl Context {
             resident: self.settings.resident,
             beyond_trained: self.settings.beyond_trained,
             rope: self.settings.rope,
+            kv: self.settings.kv,
+            flash_attn: self.settings.flash_attn,
         }
     }
 

@@ -2,12 +2,15 @@
 
 mod args;
 mod ask;
+mod bandwidth;
 mod bench;
 mod chat;
 mod context;
+mod kv_compare;
 mod log;
 mod models;
 mod out;
+mod plan;
 mod probe;
 mod queue;
 mod running;
@@ -21,8 +24,9 @@ use std::process::ExitCode;
 use clap::ArgMatches;
 
 use crate::app::Resume;
-use crate::chat::{ConversationId, Mode, Preset};
+use crate::chat::{ConversationId, KvType, KvTypes, Mode, Preset};
 use crate::engine;
+use crate::model::parse_bytes;
 use context::Context;
 use running::Failure;
 
@@ -82,7 +86,8 @@ fn complain(why: &str, code: u8) -> ExitCode {
 fn dispatch(matches: &ArgMatches) -> Result<ExitCode, Stop> {
     match matches.subcommand() {
         Some(("engine", _)) => {
-            engine::log::to_stderr();
+            let all = Context::new().is_ok_and(|context| context.settings.log_level == "debug");
+            engine::log::to_stderr(all);
             engine::serve::serve(BufReader::new(io::stdin()), io::stdout())?;
             Ok(ExitCode::SUCCESS)
         }
@@ -102,6 +107,8 @@ fn dispatch(matches: &ArgMatches) -> Result<ExitCode, Stop> {
         Some(("ask", sub)) => ask(sub),
         Some(("bench", sub)) => bench(sub),
         Some(("probe", sub)) => probe(sub),
+        Some(("plan", sub)) => plan(sub),
+        Some(("kv-compare", sub)) => kv_compare(sub),
         _ => chat(matches),
     }
 }
@@ -181,6 +188,54 @@ fn bench(matches: &ArgMatches) -> Result<ExitCode, Stop> {
         depth: number("depth"),
         runs: number("runs"),
         beams: number("beams"),
+        json: matches.get_flag("json"),
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn plan(matches: &ArgMatches) -> Result<ExitCode, Stop> {
+    let context = setup(matches)?;
+    told(&context);
+    let read = |name: &str, parse: fn(&str) -> Result<u64, String>| {
+        let value = matches.get_one::<String>(name).map(|text| parse(text));
+        value.transpose().map_err(|why| Stop::Usage(format!("--{name}: {why}")))
+    };
+    let weights = read("weights", parse_bytes)?;
+    let shape = matches.get_one::<String>("shape").map(|text| plan::shape(text)).transpose();
+    let given = match (shape.map_err(|why| Stop::Usage(format!("--shape: {why}")))?, weights) {
+        (Some(shape), Some(weights)) => Some((shape, weights)),
+        (None, None) => None,
+        _ => return Err(Stop::Usage("--shape and --weights belong together: 32,32,128 and 14G".to_owned())),
+    };
+    let used = matches.get_one::<String>("used").map_or("25%", String::as_str);
+    plan::run(
+        &context,
+        &plan::Options {
+            given,
+            memory: read("memory", parse_bytes)?,
+            bandwidth: read("bandwidth", parse_bytes)?,
+            chats: matches.get_one::<u32>("chats").copied().unwrap_or(1).into(),
+            used: plan::share(used).map_err(|why| Stop::Usage(format!("--used: {why}")))?,
+            json: matches.get_flag("json"),
+        },
+    )?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn kv_compare(matches: &ArgMatches) -> Result<ExitCode, Stop> {
+    let context = setup(matches)?;
+    told(&context);
+    let text = args::prompt(matches).map_err(Stop::Usage)?.filter(|text| !text.trim().is_empty());
+    let types = matches.get_one::<String>("types").map(|text| kv_compare::types(text)).transpose();
+    kv_compare::run(&kv_compare::Options {
+        engine: context.engine_command(),
+        model: context.model().map_err(|p| Stop::Failed(p.to_string()))?,
+        params: context.params(),
+        types: types
+            .map_err(|why| Stop::Usage(format!("--types: {why}")))?
+            .unwrap_or_else(|| KvType::ALL.map(KvTypes::both).to_vec()),
+        text: text.ok_or_else(|| Stop::Usage("the text is empty".to_owned()))?,
+        runs: matches.get_one::<u32>("runs").copied().unwrap_or(1),
         json: matches.get_flag("json"),
     })?;
     Ok(ExitCode::SUCCESS)

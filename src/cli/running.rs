@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
-use crate::chat::{Finish, Sampling, Timings, Usage};
+use crate::chat::{Finish, Sampling, Timings, TokenRecord, Usage};
 use crate::engine::client::Client;
 use crate::engine::protocol::{
     Alternative, ContextParams, EngineEvent, EngineNews, ModelInfo, Problem, Prompt, Request,
@@ -119,6 +119,50 @@ impl Running {
     /// Looks at so many candidates.
     pub fn watch(&self, candidates: u32) {
         self.client.send(&Request::Watch { candidates });
+    }
+
+    /// Splits text as it is split in a prompt.
+    ///
+    /// # Errors
+    /// If the engine dies.
+    pub fn split(&mut self, text: &str) -> Result<Vec<String>, Failure> {
+        self.client.send(&Request::Split { text: text.to_owned() });
+        self.answer(|event| match event {
+            EngineEvent::Split { tokens, .. } => Some(tokens),
+            _ => None,
+        })
+    }
+
+    /// Tells how probable the model finds each token of a prompt; the first one has nothing before it.
+    ///
+    /// # Errors
+    /// If the engine dies or refuses, or the user interrupts.
+    pub fn score(&mut self, prompt: Prompt) -> Result<Vec<(String, Option<TokenRecord>)>, Failure> {
+        self.jobs += 1;
+        self.client.send(&Request::Score { job: self.jobs, prompt });
+        self.answer(|event| match event {
+            EngineEvent::Scored { tokens, .. } => Some(tokens),
+            _ => None,
+        })
+    }
+
+    /// Waits for the event that is meant.
+    fn answer<T>(&mut self, mut wanted: impl FnMut(EngineEvent) -> Option<T>) -> Result<T, Failure> {
+        loop {
+            match hear(&self.heard, &mut self.told) {
+                Ok(Heard::Engine(EngineNews::Event(EngineEvent::Failed { problem, .. }))) => {
+                    return Err(problem.into());
+                }
+                Ok(Heard::Engine(EngineNews::Event(event))) => {
+                    if let Some(answer) = wanted(event) {
+                        return Ok(answer);
+                    }
+                }
+                Ok(Heard::Engine(EngineNews::Died { how, last_words })) => return Err(died(&how, &last_words).into()),
+                Ok(Heard::Engine(EngineNews::Garbage(_))) => {}
+                Ok(Heard::Interrupt) | Err(_) => return Err(Failure::Interrupted),
+            }
+        }
     }
 
     /// Runs one job to its end. `heard` sees its events, the last one too. An interrupt stops the answer, which then

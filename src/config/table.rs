@@ -33,7 +33,7 @@ pub enum Written {
 
 /// Every setting but the sampling ones, which [`KNOBS`] lists.
 #[rustfmt::skip]
-pub static SETTINGS: [Setting; 22] = [
+pub static SETTINGS: [Setting; 25] = [
     Setting { name: "model", llama: "LLAMA_ARG_MODEL", kind: Written::Text,
         help: "File or name of the model; empty starts the one used last, or the default model." },
     Setting { name: "ctx_size", llama: "LLAMA_ARG_CTX_SIZE", kind: Written::NumberOrWord,
@@ -49,7 +49,7 @@ pub static SETTINGS: [Setting; 22] = [
     Setting { name: "swa_full", llama: "LLAMA_ARG_SWA_FULL", kind: Written::Bare,
         help: "Keep the whole context of sliding-window layers: any earlier point can be gone on from, for more memory." },
     Setting { name: "resident", llama: "", kind: Written::Bare,
-        help: "Conversations and branches that stay in the cache beside the one at work, so that going back to one reads nothing again; 0 to 64." },
+        help: "Conversations and branches that stay in the cache beside the one at work, so that going back to one reads nothing again; 0 to 31." },
     Setting { name: "overflow", llama: "", kind: Written::Text,
         help: "When a new conversation no longer fits: ask, drop the oldest turns, summarise them, or take a larger context (larger)." },
     Setting { name: "beyond_trained", llama: "", kind: Written::Bare,
@@ -60,6 +60,12 @@ pub static SETTINGS: [Setting; 22] = [
         help: "Base frequency of the rotary embeddings; 0 is the model's." },
     Setting { name: "rope_freq_scale", llama: "LLAMA_ARG_ROPE_FREQ_SCALE", kind: Written::Bare,
         help: "Their frequency scale: 0.5 makes room for twice the trained length; 0 is the model's." },
+    Setting { name: "cache_type_k", llama: "LLAMA_ARG_CACHE_TYPE_K", kind: Written::Text,
+        help: "How keys of the KV cache are stored: f16, bf16, q8_0, q5_1 or q4_0. Less memory, less exact, slower on a CPU." },
+    Setting { name: "cache_type_v", llama: "LLAMA_ARG_CACHE_TYPE_V", kind: Written::Text,
+        help: "The same for values; a quantised one needs flash attention." },
+    Setting { name: "flash_attn", llama: "LLAMA_ARG_FLASH_ATTN", kind: Written::Text,
+        help: "Attention tile by tile, which takes less memory: auto (where model and device can), on or off." },
     Setting { name: "system_prompt", llama: "", kind: Written::Text,
         help: "What a new conversation tells the model before the first question." },
     Setting { name: "ui.sidebar", llama: "", kind: Written::Bare,

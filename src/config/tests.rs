@@ -118,6 +118,15 @@ fn rope_settings_are_finite_and_in_range() {
 }
 
 #[test]
+fn types_of_the_cache_come_from_familiar_variables() {
+    let env = [("LLAMA_ARG_CACHE_TYPE_K", "Q8_0"), ("LLAMA_ARG_FLASH_ATTN", "1"), ("LLAMA_ARG_CACHE_TYPE_V", "q3_k")]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let (settings, notices) = load(Path::new("/nowhere/at/all"), &env);
+    assert_eq!((settings.kv, settings.flash_attn), (KvTypes { k: KvType::Q8_0, v: KvType::F16 }, FlashAttention::On));
+    assert!(notices.len() == 1 && notices[0].contains("q3_k") && notices[0].contains("q4_0"), "{notices:?}");
+}
+
+#[test]
 fn commands_are_split_into_words() {
     assert_eq!(words("ssh box 'my llmchat' engine"), ["ssh", "box", "my llmchat", "engine"]);
     assert_eq!(words("  "), [""; 0]);

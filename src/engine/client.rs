@@ -162,7 +162,7 @@ fn listen(stderr: impl Read, words: &Mutex<VecDeque<String>>) {
         }
         tracing::info!(target: "engine", "{text}");
         // A warning is no cause, and must not push one out.
-        if text.trim_start().starts_with("WARN") {
+        if ["WARN", "INFO"].iter().any(|level| text.trim_start().starts_with(level)) {
             continue;
         }
         let mut words = lock(words);

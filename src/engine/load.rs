@@ -5,11 +5,12 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use llama_cpp_2::context::params::{LlamaContextParams, RopeScalingType};
+use llama_cpp_2::context::params::{KvCacheType, LlamaContextParams, RopeScalingType};
 use llama_cpp_2::llama_backend::LlamaBackend;
 use llama_cpp_2::model::LlamaModel;
 use llama_cpp_2::model::params::LlamaModelParams;
-use llama_cpp_2::{LlamaBackendDeviceType, list_llama_ggml_backend_devices};
+use llama_cpp_2::{LlamaBackendDevice, LlamaBackendDeviceType, list_llama_ggml_backend_devices};
+use llama_cpp_sys_2 as sys;
 
 use super::log;
 use super::native::URGENT;
@@ -19,13 +20,8 @@ use super::sequences::Shape;
 use super::step::{Parts, Session, Sink};
 use super::threads::cores;
 use super::tokens::Vocabulary;
-use crate::chat::RopeScaling;
-use crate::model::{Gguf, KvShape, check, free_memory};
-
-/// Sequences beside the main one: 16 beams and 16 answers.
-const BRANCHES: u32 = 32;
-/// Most sequences that stay in the cache when a prompt leaves them; llama.cpp counts all of them up to 256.
-const RESIDENT: u32 = 64;
+use crate::chat::{FlashAttention, KvType, RopeScaling};
+use crate::model::{BRANCHES, Backend, Facts, Gguf, RESIDENT, Wish, batch, free_memory, limits};
 
 /// Loads the weights.
 ///
@@ -34,15 +30,11 @@ const RESIDENT: u32 = 64;
 pub fn model(backend: &LlamaBackend, path: &Path, params: &ContextParams, sink: &Sink) -> Result<Loaded, Problem> {
     // Looked at first by our own reader: llama.cpp aborts on some damaged files and says little about others.
     let header = Gguf::read(path).map_err(|error| Problem::new(error.what(), error.next()))?;
-    let shape = KvShape::of(&header);
-    let n_ctx = wanted_context(params, header.n_ctx_train());
+    let facts = Facts::of(&header);
+    let wish = params.wish(header.n_ctx_train());
+    let n_ctx = wish.n_ctx;
     within_trained(params, n_ctx, header.n_ctx_train())?;
-    if let (Some(shape), Some(free)) = (&shape, free_memory()) {
-        let fit = check(shape, n_ctx, u64::from(micro(params, params.n_batch)), 0, params.swa_full, free);
-        fit.map_err(|why| {
-            Problem::new(format!("The memory is too small: {why}"), "Start again with a smaller context (-c)")
-        })?;
-    }
+    can_be(facts.as_ref(), &header, params, &wish)?;
     log::forget();
     let told = sink.clone();
     let mut shown = -1.0f32;
@@ -66,7 +58,7 @@ pub fn model(backend: &LlamaBackend, path: &Path, params: &ContextParams, sink: 
     })?;
     Ok(Loaded {
         model,
-        shape,
+        facts,
         n_ctx: u32::try_from(n_ctx).unwrap_or(u32::MAX),
         notes: notes(n_ctx, header.n_ctx_train()),
     })
@@ -75,24 +67,37 @@ pub fn model(backend: &LlamaBackend, path: &Path, params: &ContextParams, sink: 
 /// Weights, and what their header says.
 pub struct Loaded {
     model: LlamaModel,
-    shape: Option<KvShape>,
+    facts: Option<Facts>,
     n_ctx: u32,
     notes: Vec<String>,
 }
 
-/// Cells of the context as [`ContextParams::n_ctx`] asks for them.
-fn wanted_context(params: &ContextParams, trained: Option<u64>) -> u64 {
-    let trained = trained.unwrap_or(4096).clamp(256, 16 << 20);
-    match params.n_ctx {
-        None => trained.min(8192),
-        Some(0) => trained,
-        Some(n) => u64::from(n),
-    }
+/// Whether model, device and memory can do what is asked for.
+fn can_be(facts: Option<&Facts>, header: &Gguf, params: &ContextParams, wish: &Wish) -> Result<(), Problem> {
+    let gpus = gpus(params);
+    let backend = gpus.first().map_or(Backend::Cpu, |device| Backend::named(&device.backend));
+    // Of an unknown shape some limits are known all the same.
+    let shape = facts.map(|facts| facts.shape.clone()).unwrap_or_default();
+    limits(&shape, header.architecture(), wish.kv, wish.flash, backend)
+        .map_err(|(what, next)| Problem::new(what, next))?;
+    // Layers that are split between a GPU and the processor fit or do not: that is llama.cpp's choice, and its error.
+    let free = match gpus.iter().map(|device| device.memory_free as u64).sum() {
+        0 if gpus.is_empty() => free_memory(),
+        0 => None,
+        free => Some(free).filter(|_| params.gpu_layers < 0),
+    };
+    let fits = facts.zip(free).map_or(Ok(()), |(facts, free)| facts.check(wish, free));
+    fits.map_err(|why| {
+        let next = "Start again with a smaller context (-c) or a smaller type of the cache (-ctk, -ctv)";
+        Problem::new(format!("The memory is too small: {why}"), next)
+    })
 }
 
-/// Most tokens that are computed at once.
-fn micro(params: &ContextParams, n_batch: u32) -> u32 {
-    if params.n_ubatch == 0 { n_batch } else { params.n_ubatch.min(n_batch) }
+/// The GPUs that compute; the first one is named.
+fn gpus(params: &ContextParams) -> Vec<LlamaBackendDevice> {
+    let is_gpu = |kind| matches!(kind, LlamaBackendDeviceType::Gpu | LlamaBackendDeviceType::IntegratedGpu);
+    let devices = list_llama_ggml_backend_devices().into_iter();
+    devices.filter(|d| params.gpu_layers != 0 && is_gpu(d.device_type)).collect()
 }
 
 /// Refuses a context longer than the model was trained on, unless somebody has said yes to it.
@@ -132,16 +137,16 @@ pub fn session<'m>(
     sink: &Sink,
 ) -> Result<Session<'m>, Problem> {
     let (model, n_ctx) = (&loaded.model, loaded.n_ctx);
-    let n_batch = params.n_batch.clamp(32, 8192).min(n_ctx.max(32));
+    let n_batch = batch(params.n_batch, u64::from(n_ctx));
     let threads = i32::try_from(if params.threads == 0 { cores() } else { params.threads.min(512) }).unwrap_or(1);
-    let shape = loaded.shape.as_ref();
+    let shape = loaded.facts.as_ref().map(|facts| &facts.shape);
     let window = shape.and_then(|s| s.window).filter(|_| !params.swa_full).and_then(|w| usize::try_from(w).ok());
     // A cache that keeps only the window keeps one for each sequence: memory that nobody asked for.
     let (branches, parked) = if window.is_some() { (0, 0) } else { (BRANCHES, params.resident.min(RESIDENT)) };
     let context_params = LlamaContextParams::default()
         .with_n_ctx(NonZeroU32::new(n_ctx))
         .with_n_batch(n_batch)
-        .with_n_ubatch(micro(params, n_batch))
+        .with_n_ubatch(params.micro_batch(n_batch))
         .with_n_seq_max(1 + branches + parked)
         .with_kv_unified(true)
         .with_swa_full(params.swa_full)
@@ -153,6 +158,9 @@ pub fn session<'m>(
         })
         .with_rope_freq_base(params.rope.freq_base)
         .with_rope_freq_scale(params.rope.freq_scale)
+        .with_type_k(ggml_type(params.kv.k))
+        .with_type_v(ggml_type(params.kv.v))
+        .with_flash_attention_policy(policy(params.flash_attn))
         .with_n_threads(threads)
         .with_n_threads_batch(threads);
     log::forget();
@@ -163,11 +171,7 @@ pub fn session<'m>(
     let vocabulary = Vocabulary::new(model);
     let (bos, eos) = vocabulary.bos_eos();
     let template = ChatTemplate::new(model.meta_val_str("tokenizer.chat_template").ok().as_deref(), &bos, &eos);
-    let device = list_llama_ggml_backend_devices()
-        .into_iter()
-        .find(|d| matches!(d.device_type, LlamaBackendDeviceType::Gpu | LlamaBackendDeviceType::IntegratedGpu))
-        .filter(|_| params.gpu_layers != 0)
-        .map_or_else(|| "CPU".to_owned(), |d| d.name);
+    let device = gpus(params).into_iter().next().map_or_else(|| "CPU".to_owned(), |d| d.name);
     let info = ModelInfo {
         name: path.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default(),
         description: model.meta_val_str("general.name").unwrap_or_default(),
@@ -175,10 +179,11 @@ pub fn session<'m>(
         n_ctx_train: model.n_ctx_train(),
         n_ctx: context.n_ctx(),
         n_vocab: vocabulary.size(),
-        kv_bytes_per_token: shape.map_or(0, |s| s.bytes_per_token(params.swa_full)),
-        kv_bytes_reserved: shape
-            .map_or(0, |s| s.bytes(u64::from(context.n_ctx()), u64::from(context.n_ubatch()), params.swa_full)),
-        kv_type: "f16".to_owned(),
+        kv_bytes_per_token: shape.map_or(0, |s| s.bytes_per_token(params.kv, params.swa_full)),
+        kv_bytes_reserved: shape.map_or(0, |s| {
+            s.bytes(params.kv, u64::from(context.n_ctx()), u64::from(context.n_ubatch()), params.swa_full)
+        }),
+        kv_type: params.kv.to_string(),
         has_template: template.is_some(),
         notes: template.notes().into_iter().chain(loaded.notes.iter().cloned()).collect(),
         device,
@@ -198,6 +203,24 @@ pub fn session<'m>(
         },
         sink.clone(),
     ))
+}
+
+fn ggml_type(kind: KvType) -> KvCacheType {
+    match kind {
+        KvType::F16 => KvCacheType::F16,
+        KvType::Bf16 => KvCacheType::BF16,
+        KvType::Q8_0 => KvCacheType::Q8_0,
+        KvType::Q5_1 => KvCacheType::Q5_1,
+        KvType::Q4_0 => KvCacheType::Q4_0,
+    }
+}
+
+fn policy(flash: FlashAttention) -> sys::llama_flash_attn_type {
+    match flash {
+        FlashAttention::Auto => sys::LLAMA_FLASH_ATTN_TYPE_AUTO,
+        FlashAttention::On => sys::LLAMA_FLASH_ATTN_TYPE_ENABLED,
+        FlashAttention::Off => sys::LLAMA_FLASH_ATTN_TYPE_DISABLED,
+    }
 }
 
 /// The sampling settings that a GGUF file recommends (`general.sampling.*`), by our knobs' names.

@@ -11,10 +11,11 @@ const KEPT: usize = 16;
 
 static LAST: Mutex<VecDeque<String>> = Mutex::new(VecDeque::new());
 
-/// Sends warnings and errors of this process to stderr, and keeps the last of them.
-pub fn to_stderr() {
+/// Sends warnings and errors of this process to stderr, and keeps the last of them; with `all` also what llama.cpp
+/// says of its model and buffers.
+pub fn to_stderr(all: bool) {
     let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::WARN)
+        .with_max_level(if all { tracing::Level::INFO } else { tracing::Level::WARN })
         .without_time()
         .with_target(false)
         .with_ansi(false)
@@ -56,10 +57,14 @@ impl Write for Tee {
         if String::from_utf8_lossy(bytes).contains("failed to decode, ret = 2") {
             return Ok(bytes.len());
         }
-        let mut lines = LAST.lock().unwrap_or_else(PoisonError::into_inner);
-        lines.push_back(String::from_utf8_lossy(bytes).trim_end().to_owned());
-        if lines.len() > KEPT {
-            lines.pop_front();
+        let line = String::from_utf8_lossy(bytes);
+        // What is merely told is no cause, and must not push one out.
+        if !line.trim_start().starts_with("INFO") {
+            let mut lines = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+            lines.push_back(line.trim_end().to_owned());
+            if lines.len() > KEPT {
+                lines.pop_front();
+            }
         }
         io::stderr().write_all(bytes)?;
         Ok(bytes.len())

@@ -15,42 +15,19 @@
 //! ```
 
 mod cache;
+mod context;
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::chat::{Finish, Made, Role, Rope, Sampling, Stage, Timings, TokenRecord, Usage};
+use crate::chat::{Finish, Made, Role, Sampling, Stage, Timings, TokenRecord, Usage};
 
 pub use cache::{Because, CacheMap, Cells, Held, Holder};
+pub use context::ContextParams;
 
 /// Names a job; never used twice in the life of a chat.
 pub type JobId = u64;
-
-/// How a context is made.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ContextParams {
-    /// Cells of the KV cache; 0 takes the trained length of the model, `None` that or 8,192, whichever is less.
-    pub n_ctx: Option<u32>,
-    /// Most tokens in one decode call.
-    pub n_batch: u32,
-    /// Most tokens that are computed at once; 0 for all of a call.
-    #[serde(default)]
-    pub n_ubatch: u32,
-    /// Compute threads; 0 lets the engine choose by measuring and watching.
-    pub threads: u32,
-    /// Layers on the GPU; −1 for all.
-    pub gpu_layers: i32,
-    /// Keep the whole context of sliding-window layers.
-    pub swa_full: bool,
-    /// Sequences that stay in the cache when a prompt leaves them.
-    #[serde(default)]
-    pub resident: u32,
-    /// A context longer than the model was trained on is wanted all the same.
-    pub beyond_trained: bool,
-    /// How positions are told to the model.
-    pub rope: Rope,
-}
 
 /// Where a prompt comes from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -207,11 +184,11 @@ pub struct ModelInfo {
     pub n_ctx: u32,
     /// Size of its vocabulary.
     pub n_vocab: u32,
-    /// Bytes that one token takes in the KV cache, over all layers that keep the whole context.
+    /// Bytes that one token takes in the KV cache, over all layers that keep the whole context, by its types.
     pub kv_bytes_per_token: u64,
     /// Bytes of the whole KV cache, reserved.
     pub kv_bytes_reserved: u64,
-    /// Type of the KV cache, such as `f16`.
+    /// Types of the KV cache: `f16`, or `q8_0/f16` where K and V differ.
     pub kv_type: String,
     /// Whether it has a chat template that can be used; if not, prompts are continued as raw text.
     pub has_template: bool,

@@ -1,7 +1,7 @@
 //! A reader of GGUF headers (ggml's `docs/gguf.md`, versions 2 and 3) that holds on to little and believes
 //! nothing: every length is checked against the file before it is used.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read, Seek};
 use std::path::{Path, PathBuf};
@@ -89,21 +89,64 @@ pub enum Value {
     Ints(Vec<i64>),
 }
 
+/// The tensors of a file, summed up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tensors {
+    /// Bytes of all of them.
+    pub bytes: u64,
+    /// Of them, experts: a token uses only some.
+    pub experts: u64,
+    /// The embedding: ggml's type, and bytes.
+    pub embedding: Option<(u32, u64)>,
+    /// Whether the output has a matrix of its own; otherwise the embedding serves there too.
+    pub output: bool,
+    /// Tokens of the vocabulary: rows of the embedding.
+    pub vocabulary: u64,
+    /// Bytes of the other matrices whose rows are a multiple of eight, by ggml's type.
+    pub matrices: BTreeMap<u32, u64>,
+}
+
+impl Tensors {
+    /// Adds those of another part of the model.
+    fn add(&mut self, other: Self) {
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.experts = self.experts.saturating_add(other.experts);
+        self.embedding = self.embedding.or(other.embedding);
+        self.output |= other.output;
+        self.vocabulary = self.vocabulary.max(other.vocabulary);
+        for (kind, bytes) in other.matrices {
+            let sum = self.matrices.entry(kind).or_default();
+            *sum = sum.saturating_add(bytes);
+        }
+    }
+}
+
 /// The header of a GGUF file.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Gguf {
     /// The file's size in bytes.
     pub bytes: u64,
+    /// What its tensors are.
+    pub tensors: Tensors,
     /// Metadata by key, without long arrays.
     pub metadata: HashMap<String, Value>,
 }
 
 impl Gguf {
-    /// Reads the header and checks that the file is as long as its tensors need.
+    /// Reads the header and checks that the file is as long as its tensors need. Of a model in several files the
+    /// first one is named, and the others' tensors are added.
     ///
     /// # Errors
-    /// If the file is not a whole GGUF model.
+    /// If the file, or another part, is not a whole GGUF model.
     pub fn read(path: &Path) -> Result<Self, ModelError> {
+        let mut first = Self::read_one(path)?;
+        for part in other_parts(path, first.number("split.count").unwrap_or(1)) {
+            first.tensors.add(Self::read_one(&part)?.tensors);
+        }
+        Ok(first)
+    }
+
+    fn read_one(path: &Path) -> Result<Self, ModelError> {
         let unreadable = |e: &std::io::Error| match e.kind() {
             ErrorKind::NotFound => ModelError::Missing(path.to_owned()),
             _ => ModelError::Unreadable(path.to_owned(), e.to_string()),
@@ -119,8 +162,10 @@ impl Gguf {
         let mut reader = Reader { input: BufReader::with_capacity(1 << 16, file), at: 0, bytes: facts.len() };
         reader.magic().map_err(|what| ModelError::NotGguf(path.to_owned(), what))?;
         match reader.header() {
-            Ok((metadata, needed)) if needed <= facts.len() => Ok(Self { bytes: facts.len(), metadata }),
-            Ok((_, needed)) => Err(ModelError::CutOff(path.to_owned(), needed - facts.len())),
+            Ok((metadata, tensors, needed)) if needed <= facts.len() => {
+                Ok(Self { bytes: facts.len(), tensors, metadata })
+            }
+            Ok((.., needed)) => Err(ModelError::CutOff(path.to_owned(), needed - facts.len())),
             Err(Fault::End(missing)) => Err(ModelError::CutOff(path.to_owned(), missing)),
             Err(Fault::Nonsense(why)) => Err(ModelError::Damaged(path.to_owned(), why)),
         }
@@ -169,6 +214,13 @@ impl Gguf {
     }
 }
 
+/// The files beside the first one of a model in so many parts, as `gguf-split` names them.
+fn other_parts(path: &Path, parts: u64) -> Vec<PathBuf> {
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let Some((head, tail)) = name.split_once("-00001-of-") else { return Vec::new() };
+    (2..=parts.min(99_999)).map(|part| path.with_file_name(format!("{head}-{part:05}-of-{tail}"))).collect()
+}
+
 enum Fault {
     /// The file ends early; at least so many bytes are missing.
     End(u64),
@@ -206,8 +258,8 @@ impl<R: Read + Seek> Reader<R> {
         }
     }
 
-    /// Metadata, and how many bytes the file must have.
-    fn header(&mut self) -> Result<(HashMap<String, Value>, u64), Fault> {
+    /// Metadata, tensors, and how many bytes the file must have.
+    fn header(&mut self) -> Result<(HashMap<String, Value>, Tensors, u64), Fault> {
         let version = self.u32()?;
         if !(2..=3).contains(&version) {
             return Err(Fault::Nonsense(format!("its version is {version}, and 2 and 3 are known")));
@@ -225,26 +277,43 @@ impl<R: Read + Seek> Reader<R> {
             }
         }
         let mut end = 0u64;
+        let mut sums = Tensors::default();
         for _ in 0..tensors {
-            self.text()?;
+            let name = self.text()?.unwrap_or_default();
             let dimensions = self.u32()?;
             if dimensions > 8 {
                 return Err(Fault::Nonsense(format!("a tensor has {dimensions} dimensions")));
             }
-            let mut elements = 1u64;
-            for _ in 0..dimensions {
-                elements = elements.saturating_mul(self.u64()?);
+            let mut sizes = [1; 8];
+            for size in sizes.iter_mut().take(dimensions as usize) {
+                *size = self.u64()?;
             }
+            let elements = sizes.iter().fold(1, |product: u64, n| product.saturating_mul(*n));
             let kind = self.u32()?;
             let offset = self.u64()?;
-            end = end.max(offset.saturating_add(tensor_bytes(kind, elements)));
+            let bytes = tensor_bytes(kind, elements);
+            end = end.max(offset.saturating_add(bytes));
+            sums.output |= name == "output.weight";
+            if name == "token_embd.weight" {
+                sums.vocabulary = sizes[1];
+                sums.embedding = Some((kind, bytes));
+                continue;
+            }
+            if name.contains("_exps.") {
+                sums.experts = sums.experts.saturating_add(bytes);
+            }
+            if dimensions > 1 && sizes[1] % 8 == 0 {
+                let sum = sums.matrices.entry(kind).or_default();
+                *sum = sum.saturating_add(bytes);
+            }
         }
         let alignment = match metadata.get("general.alignment") {
             Some(Value::Int(n)) if *n > 0 => n.unsigned_abs(),
             _ => 32,
         };
         let data = if tensors == 0 { self.at } else { self.at.div_ceil(alignment).saturating_mul(alignment) };
-        Ok((metadata, data.saturating_add(end)))
+        sums.bytes = if tensors == 0 { 0 } else { self.bytes.saturating_sub(data) };
+        Ok((metadata, sums, data.saturating_add(end)))
     }
 
     fn value(&mut self, kind: u32, depth: u32) -> Result<Option<Value>, Fault> {
@@ -349,16 +418,25 @@ fn tensor_bytes(kind: u32, elements: u64) -> u64 {
         1 | 25 | 30 => (1, 2),
         24 => (1, 1),
         27 | 28 => (1, 8),
-        2 => (32, 18),
+        2 | 20 => (32, 18),
         3 => (32, 20),
         6 => (32, 22),
         7 => (32, 24),
         8 => (32, 34),
         10 => (256, 84),
-        11 => (256, 110),
+        11 | 21 => (256, 110),
         12 => (256, 144),
         13 => (256, 176),
         14 => (256, 210),
+        16 | 35 => (256, 66),
+        17 => (256, 74),
+        18 => (256, 98),
+        19 => (256, 50),
+        22 => (256, 82),
+        23 => (256, 136),
+        29 => (256, 56),
+        34 => (256, 54),
+        39 => (32, 17),
         _ => return 0,
     };
     (elements / block).saturating_mul(bytes)

@@ -2,10 +2,16 @@
 
 mod find;
 mod gguf;
+mod limits;
 mod memory;
+mod plan;
 mod shape;
+mod size;
 
 pub use find::{Found, default_model, find, known_models, list, places};
-pub use gguf::{Gguf, ModelError, Value};
-pub use memory::{check, free_memory};
-pub use shape::{KvShape, human};
+pub use gguf::{Gguf, ModelError, Tensors, Value};
+pub use limits::{Backend, limits};
+pub use memory::free_memory;
+pub use plan::{BRANCHES, Facts, Memory, RESIDENT, Wish, batch, context, sequences};
+pub use shape::{KvShape, STEP, Values};
+pub use size::{human, parse_bytes};

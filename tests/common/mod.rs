@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use llmchat::chat::{Finish, Mode, Role, Rope, Sampling, Seed, Timings, Usage};
+use llmchat::chat::{Finish, Mode, Role, Sampling, Seed, Timings, Usage};
 use llmchat::engine::client::Client;
 use llmchat::engine::protocol::{
     Because, ContextParams, EngineEvent, EngineNews, ModelInfo, Problem, Prompt, Request, Turn,
@@ -58,17 +58,7 @@ pub fn seeded(seed: u32, max_tokens: u32) -> Sampling {
 }
 
 pub fn params() -> ContextParams {
-    ContextParams {
-        n_ctx: Some(2048),
-        n_batch: 512,
-        n_ubatch: 0,
-        threads: 2,
-        gpu_layers: 0,
-        swa_full: true,
-        resident: 8,
-        beyond_trained: false,
-        rope: Rope::default(),
-    }
+    ContextParams { n_ctx: Some(2048), threads: 2, gpu_layers: 0, ..ContextParams::default() }
 }
 
 /// A conversation: question, answer, question …

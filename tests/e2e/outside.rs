@@ -116,12 +116,92 @@ fn bench_and_models_speak_json() {
 }
 
 #[test]
+fn plan_does_the_arithmetic_of_the_field() {
+    let home = Home::new();
+    let llama =
+        ["plan", "--shape", "32,32,128", "--weights", "14G", "--memory", "40G", "-c", "4096", "--bandwidth", "100GB/s"];
+    let output = run(&home, &[&llama[..], &["--json"]].concat(), b"");
+    let plan: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let row = |name: &str| plan["rows"].as_array().unwrap().iter().find(|r| r["name"] == name).unwrap().clone();
+    assert_eq!(
+        (row("f16")["bytes_per_token"].as_u64(), row("f16")["kv_bytes"].as_u64()),
+        (Some(1 << 19), Some(2 << 30))
+    );
+    for (name, chats) in [("f16", 12), ("q8_0", 22), ("f16 with 8 KV heads", 48), ("f16 paged, 25 % used", 48)] {
+        assert_eq!(row(name)["most_chats"], chats, "{plan}");
+    }
+    let table = text(&run(&home, &llama, b"").stdout);
+    assert!(
+        table.contains("512 KiB") && table.contains("2.0 GiB") && table.contains("37.3 GiB = 40.0 GB (given)"),
+        "{table}"
+    );
+    assert!(table.contains("100.0 GB/s (given)"), "{table}");
+    let more = text(&run(&home, &[&llama[..], &["--chats", "13"]].concat(), b"").stdout);
+    assert!(more.lines().any(|l| l.starts_with("f16 ") && l.contains(" no ")), "{more}");
+}
+
+#[test]
+fn plan_knows_models_by_name_and_says_where_numbers_are_from() {
+    let home = Home::new();
+    let output = run(&home, &["plan", "-m", "gemma", "-c", "8192", "--json", "--set", "swa_full=false"], b"");
+    let plan: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(plan["rows"][0]["bytes_per_token"], 3072, "{plan}");
+    assert_eq!(plan["rows"][0]["kv_bytes"], 3072 * 8192 + (15 << 20));
+    assert_eq!((&plan["memory"]["from"], &plan["bandwidth"]["from"]), (&"free here".into(), &"measured here".into()));
+    assert!(plan["bandwidth"]["bytes"].as_u64().unwrap() > 100_000_000 && plan["rows"][0]["fits"] == true, "{plan}");
+    for (arguments, code, word) in [
+        (&["plan", "--memory", "40X"][..], 2, "40GiB"),
+        (&["plan", "--shape", "32,32"], 2, "layers,kv-heads,head-size"),
+        (&["plan", "--shape", "32,32,128"], 2, "--weights"),
+        (&["plan", "--used", "200%"], 2, "25%"),
+        (&["plan", "-ctk", "q3"], 2, "q8_0"),
+        (&["plan", "-m", "nosuch"], 1, "llmchat models"),
+    ] {
+        let output = run(&home, arguments, b"");
+        let said = text(&output.stderr);
+        assert_eq!((output.status.code(), said.contains(word)), (Some(code), true), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn kv_compare_measures_what_can_be_and_names_what_cannot() {
+    let home = Home::new();
+    let file = home.path().join("text.txt");
+    std::fs::write(&file, "The river runs to the sea. ".repeat(12)).unwrap();
+    let file = file.to_str().unwrap();
+    let compare = ["kv-compare", file, "-c", "256", "-t", "1", "-r", "1", "--json", "--types"];
+    let output = run(&home, &[&compare[..], &["f16,q8_0/f16"]].concat(), b"");
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let (exact, small) = (&report["rows"][0], &report["rows"][1]);
+    assert_eq!((&exact["types"], &small["types"]), (&"f16".into(), &"q8_0/f16".into()), "{report}");
+    assert_eq!((&exact["bytes_per_token"], &small["bytes_per_token"]), (&23_040.into(), &(11_520 + 6_120).into()));
+    let perplexity = |row: &serde_json::Value| row["perplexity"].as_f64().unwrap();
+    assert!(perplexity(exact) > 1.0 && (perplexity(small) / perplexity(exact) - 1.0).abs() < 0.05, "{report}");
+    for key in ["prefill_tokens_per_second", "decode_tokens_per_second"] {
+        assert!(exact[key].as_f64().unwrap() > 0.0, "{report}");
+    }
+    // Without flash attention V cannot be quantised, and K can.
+    let output = run(&home, &[&compare[..], &["q8_0,q8_0/f16", "-fa", "off"]].concat(), b"");
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(report["rows"][0]["error"].as_str().unwrap().contains("needs flash attention"), "{report}");
+    assert!(perplexity(&report["rows"][1]) > 1.0);
+    for (arguments, code, word) in [
+        (&["kv-compare", "/no/such/file"][..], 2, "cannot be read"),
+        (&["kv-compare", file, "--types", "f16,q9"], 2, "q5_1"),
+        (&["kv-compare", file, "--types", "q4_0", "-fa", "off"], 1, "needs flash attention"),
+    ] {
+        let output = run(&home, arguments, b"");
+        let said = text(&output.stderr);
+        assert_eq!((output.status.code(), said.contains(word)), (Some(code), true), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
 fn every_help_has_an_example() {
     let home = Home::new();
-    for arguments in
-        [&["--help"][..], &["ask", "--help"], &["bench", "--help"], &["models", "--help"], &["template", "--help"]]
-    {
-        let output = run(&home, arguments, b"");
+    for arguments in ["--help", "ask", "bench", "kv-compare", "plan", "models", "template"] {
+        let arguments = if arguments == "--help" { vec![arguments] } else { vec![arguments, "--help"] };
+        let output = run(&home, &arguments, b"");
         assert!(output.status.success() && text(&output.stdout).contains("Example"), "{arguments:?}");
     }
     assert!(text(&run(&home, &["--version"], b"").stdout).contains("instructions"));

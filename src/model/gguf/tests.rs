@@ -59,6 +59,24 @@ fn a_whole_file_tells_what_it_is() {
 }
 
 #[test]
+fn tensors_of_all_parts_are_added() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut first = model();
+    let at = first.windows(20).position(|w| w == b"llama.context_length").unwrap();
+    // The same file says that it is one of two.
+    first.splice(at - 8..at + 20, [&11u64.to_le_bytes()[..], b"split.count"].concat());
+    let at = first.windows(4).position(|w| w == 8192u32.to_le_bytes()).unwrap();
+    first[at..at + 4].copy_from_slice(&2u32.to_le_bytes());
+    first.resize(first.len() + 32, 1);
+    let part = |n: u32| folder.path().join(format!("m-0000{n}-of-00002.gguf"));
+    std::fs::write(part(1), &first).unwrap();
+    assert_eq!(Gguf::read(&part(1)).unwrap_err(), ModelError::Missing(part(2)));
+    std::fs::write(part(2), model()).unwrap();
+    let one = Gguf::read(&part(2)).unwrap().tensors.bytes;
+    assert!(Gguf::read(&part(1)).unwrap().tensors.bytes > one, "the second one's {one} are added");
+}
+
+#[test]
 fn every_cut_is_noticed() {
     let whole = model();
     for end in 24..whole.len() {
