@@ -387,10 +387,31 @@ def figure_plan(options):
     return "; ".join(out)
 
 
+def figure_resident(options):
+    """decode beside 8 resident conversations of 500 tokens ÷ alone"""
+    def rate(others):
+        chat = Chat("--mode", "greedy", "-n", "129", "-t", "2", "-c", "8192")
+        chat.rest(2.5)  # the model is loaded by then
+        for n in range(others):
+            chat.write("\x0e" + f"Number {n}. " + "The quick brown fox jumps over the lazy dog. " * 34 + "\r")
+            while len(chat.made()) < n + 1:
+                chat.read()
+            chat.rest(0.3)
+        chat.write("\x0e" + STORY + "\r")
+        while len(chat.made()) < others + 1:
+            chat.read()
+        made = chat.made()[-1]
+        chat.close()
+        return made["timings"]["tokens_per_second"]
+
+    ratios = [rate(8) / rate(0) for _ in range(3)]
+    return f"{statistics.median(ratios):.3f} ({min(ratios):.2f}–{max(ratios):.2f})"
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--raw")
-    parser.add_argument("--only", default="bench,screen,start,keys,stop,reuse,idle,memory,busy,beams,answer,lens,plan")
+    parser.add_argument("--only", default="bench,screen,start,keys,stop,reuse,idle,memory,busy,beams,answer,lens,resident,plan")
     options = parser.parse_args()
     for name in options.only.split(","):
         figure = globals()[f"figure_{name}"]
