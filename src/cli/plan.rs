@@ -254,12 +254,12 @@ fn table(report: &Report) -> String {
     );
     let _ = writeln!(
         out,
-        "{:<22} {:>10} {:>10} {:>10} {:>5} {:>10} {:>9}  {:>15}",
+        "{:<26} {:>10} {:>10} {:>10} {:>5} {:>10} {:>9}  {:>15}",
         "KV cache", "a token", "a chat", "in all", "fits", "chats fit", "longest", "tokens/s ≤"
     );
     for row in &report.rows {
         if let Some(why) = &row.refused {
-            let _ = writeln!(out, "{:<22} {why}", row.name);
+            let _ = writeln!(out, "{:<26} {why}", row.name);
             continue;
         }
         let [empty, full] = row.tokens_per_second;
@@ -267,7 +267,7 @@ fn table(report: &Report) -> String {
         let longest = row.longest_context.map_or("–".to_owned(), |n| n.to_string());
         let _ = writeln!(
             out,
-            "{:<22} {:>10} {:>10} {:>10} {:>5} {:>10} {:>9}  {:>15}",
+            "{:<26} {:>10} {:>10} {:>10} {:>5} {:>10} {:>9}  {:>15}",
             row.name,
             human(row.bytes_per_token),
             human(row.kv_bytes),

@@ -206,8 +206,9 @@ impl Facts {
 
     /// How many such chats fit into so many bytes beside everything else.
     pub fn chats(&self, wish: &Wish, bytes: u64) -> u64 {
-        let one = self.memory(&Wish { chats: 1, ..*wish });
-        bytes.saturating_sub(one.without_cache()).checked_div(one.kv).unwrap_or(0)
+        let total = |chats| self.memory(&Wish { chats, ..*wish }).total();
+        let another = total(2).saturating_sub(total(1));
+        bytes.saturating_sub(total(1).saturating_sub(another)).checked_div(another).unwrap_or(0)
     }
 
     /// Whether contexts of that kind fit into so many bytes.
@@ -292,6 +293,9 @@ mod tests {
             widths: Some(Widths { vocabulary: 49_152, embedding: 576, feed_forward: 1536, heads: 9 }),
             ..Facts::default()
         };
+        let fits = |chats| facts.check(&Wish { chats, ..wish(8192) }, 1 << 31).is_ok();
+        let most = facts.chats(&wish(8192), 1 << 31);
+        assert!(fits(most) && !fits(most + 1), "{most}");
         for (flash, kv) in [
             (FlashAttention::Auto, KvType::F16),
             (FlashAttention::Off, KvType::F16),
