@@ -125,6 +125,19 @@ fn the_map_of_the_cache() {
 }
 
 #[test]
+fn a_repetition_is_seen_until_it_ends() {
+    use crate::engine::protocol::EngineEvent;
+    let mut rig = Rig::ready((160, 45));
+    rig.send("Count.");
+    let job = rig.started();
+    rig.token(job, 1, "one");
+    for (rounds, seen) in [(3, true), (0, false)] {
+        rig.engine(EngineEvent::Repeats { job, rounds, period: 4 });
+        assert_eq!(screen(&rig).contains("decode · repeats 3 × 4"), seen);
+    }
+}
+
+#[test]
 fn help_and_palette() {
     snapshots("help", |size| {
         let mut rig = Rig::ready(size);
