@@ -127,7 +127,7 @@ fn phase(app: &App) -> String {
         (State::Ready, Phase::Waiting) => "waiting".to_owned(),
         (State::Ready, Phase::Prefill) => "prefill".to_owned(),
         (State::Ready, Phase::Decode | Phase::Done) => match app.engine.figures.repeats {
-            Some((rounds, period)) => format!("decode · repeats {rounds} × {period}"),
+            Some((rounds, period)) => format!("repeats {rounds} × {period}"),
             None => "decode".to_owned(),
         },
     }

@@ -152,7 +152,7 @@ fn by_hand_the_model_waits_and_takes_what_is_given() {
     let second = chat.screen().split("left").nth(1).unwrap().lines().nth(2).unwrap_or_default().to_owned();
     let second = second.split('│').next_back().unwrap().trim().split(' ').next().unwrap().replace('·', " ");
     chat.type_text("\x1b[B\r");
-    chat.wait_until("the second candidate", |s| s.contains("writes …") && s.contains(second.trim()));
+    chat.wait_until("the second candidate", |s| s.contains("1 token") && s.contains(second.trim()));
     chat.type_text("t");
     chat.wait_for("What comes next");
     chat.type_text(" is green\r");
