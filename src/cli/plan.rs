@@ -201,14 +201,12 @@ fn rows(model: &Model, wish: &Wish, used: f64, memory: u64, bandwidth: u64) -> V
 /// 2309.06180): a chat takes what it uses, up to the end of its last block. llama.cpp has none; it is a comparison.
 fn paged(row: &impl Fn(String, &Facts, &Wish) -> Row, facts: &Facts, wish: &Wish, used: f64, memory: u64) -> Row {
     let tokens = ((wish.n_ctx as f64 * used).ceil() as u64).max(1).next_multiple_of(BLOCK).min(wish.n_ctx);
-    let one = facts.shape.bytes_per_token(wish.kv, wish.swa_full).saturating_mul(tokens)
-        + facts
-            .shape
-            .bytes(wish.kv, wish.n_ctx, wish.n_ubatch, wish.swa_full)
-            .saturating_sub(facts.shape.bytes_per_token(wish.kv, wish.swa_full).saturating_mul(wish.n_ctx));
+    let whole = row(format!("{} paged, {:.0} % used", wish.kv, 100.0 * used), facts, wish);
+    // What windowed layers keep does not grow with the chat.
+    let fixed = whole.kv_bytes.saturating_sub(whole.bytes_per_token.saturating_mul(wish.n_ctx));
+    let one = whole.bytes_per_token.saturating_mul(tokens) + fixed;
     let rest = facts.memory(wish).without_cache();
     let total = rest.saturating_add(one.saturating_mul(wish.chats));
-    let whole = row(format!("{} paged, {:.0} % used", wish.kv, 100.0 * used), facts, wish);
     Row {
         kv_bytes: one,
         total_bytes: total,
