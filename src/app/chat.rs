@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::event::Effect;
 use super::transcript::Transcript;
-use crate::chat::{Access, Conversation, Entry, Finish, Message, MessageId, Role, StoreRequest};
+use crate::chat::{Access, Conversation, Edit, Entry, Finish, Message, MessageId, Role, Sampling, StoreRequest};
 use crate::engine::protocol::{Prompt, Turn};
 
 /// How long typing or a slider must rest before it is saved.
@@ -80,6 +80,29 @@ impl Chat {
         effects.push(Effect::Store(StoreRequest::Append { id, entries, sync, ticket }));
     }
 
+    /// The same for an edit, which can be undone.
+    pub fn edit(
+        &mut self,
+        what: Edit,
+        entries: Vec<Entry>,
+        sync: bool,
+        ticket: Option<u64>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let step = Entry::Step { what, message: None };
+        self.record(std::iter::once(step).chain(entries).collect(), sync, ticket, effects);
+    }
+
+    /// Shows the path to a message. In a conversation that is only read the file is not told of it.
+    pub fn show_path(&mut self, head: Option<MessageId>, effects: &mut Vec<Effect>) {
+        let entry = Entry::Head { id: head };
+        if self.is_ours() {
+            self.record(vec![entry], false, None, effects);
+        } else {
+            self.conversation.apply(&entry);
+        }
+    }
+
     /// The text in the input box changed.
     pub fn typed(&mut self, text: String, now: Instant, effects: &mut Vec<Effect>) {
         if self.is_ours() {
@@ -88,12 +111,16 @@ impl Chat {
         }
     }
 
-    /// A slider moved; the conversation's settings are the new ones already. A conversation without a file gets
-    /// them with its first word.
-    pub fn slid(&mut self, now: Instant) {
+    /// The conversation gets other settings. One without a file gets them with its first word. Moves without a rest
+    /// between them are one edit.
+    pub fn slide(&mut self, sampling: Sampling, now: Instant, effects: &mut Vec<Effect>) {
         if self.has_file && self.is_ours() {
+            if self.sampling_at.is_none() {
+                self.edit(Edit::Settings, Vec::new(), false, None, effects);
+            }
             self.sampling_at = Some(now + REST);
         }
+        self.conversation.sampling = sampling;
     }
 
     /// When something is to be saved.
@@ -128,7 +155,11 @@ impl Chat {
         // What waited to be saved is sent now.
         self.draft = None;
         let parent = self.conversation.head;
-        let mut entries = vec![Entry::Message(Message::new(id, parent, Role::User, text, at))];
+        let mut entries = Vec::new();
+        if !self.conversation.history.awaits_question() {
+            entries.push(Entry::Step { what: Edit::Question, message: None });
+        }
+        entries.push(Entry::Message(Message::new(id, parent, Role::User, text, at)));
         if self.conversation.title.is_none() {
             entries.push(Entry::Title { text: title_of(text) });
         }
@@ -153,23 +184,6 @@ impl Chat {
     /// The last question of the path.
     pub fn last_question(&self) -> Option<MessageId> {
         self.conversation.path().iter().rev().find(|m| m.role == Role::User).map(|m| m.id)
-    }
-
-    /// Messages that stand for the same place as this one: those of its parent and its role, oldest first.
-    pub fn tries(&self, id: MessageId) -> Vec<MessageId> {
-        let Some(message) = self.conversation.message(id) else { return Vec::new() };
-        let same = |m: &&Message| m.parent == message.parent && m.role == message.role;
-        self.conversation.messages.iter().filter(same).map(|m| m.id).collect()
-    }
-
-    /// The last message of the youngest path through a message.
-    pub fn leaf_of(&self, id: MessageId) -> MessageId {
-        let mut leaf = id;
-        while let Some(child) = self.conversation.messages.iter().rev().find(|m| m.parent == Some(leaf) && m.id > leaf)
-        {
-            leaf = child.id;
-        }
-        leaf
     }
 }
 

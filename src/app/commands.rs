@@ -20,12 +20,25 @@ pub enum Scope {
     Candidates,
     /// Going through tokens one by one.
     Tokens,
+    /// In the tree of the conversation.
+    Tree,
+    /// On two alternatives side by side.
+    Compare,
 }
 
 impl Scope {
     /// Every scope, in the order of the help.
-    pub const ALL: [Self; 7] =
-        [Self::Global, Self::Input, Self::Messages, Self::Sliders, Self::List, Self::Candidates, Self::Tokens];
+    pub const ALL: [Self; 9] = [
+        Self::Global,
+        Self::Input,
+        Self::Messages,
+        Self::Tree,
+        Self::Compare,
+        Self::Sliders,
+        Self::List,
+        Self::Candidates,
+        Self::Tokens,
+    ];
 
     /// The heading in the help.
     pub fn title(self) -> &'static str {
@@ -37,6 +50,8 @@ impl Scope {
             Self::List => "Conversations",
             Self::Candidates => "Microscope",
             Self::Tokens => "Tokens",
+            Self::Tree => "Tree",
+            Self::Compare => "Comparing",
         }
     }
 }
@@ -104,6 +119,11 @@ commands! {
     Regenerate     Global   "regen"      ["regenerate", "retry"]        ""            ["f7"]                       ""         "Answer the last question again; the old answer stays in the file.";
     Continue       Global   "continue"   []                             ""            []                           ""         "Let the last answer go on.";
     EditLast       Global   "edit"       []                             ""            ["f8"]                       ""         "Take the last question back into the input box.";
+    Tree           Global   "tree"       ["branches"]                   ""            ["alt-g"]                    "tree"     "Show this conversation as a tree: every branch, how it was made, what was deleted.";
+    UndoEdit       Global   "undo"       ["rewind"]                     ""            ["alt-z"]                    ""         "Undo the last edit of this conversation: question, answer, branch, title, settings; not typing.";
+    RedoEdit       Global   "redo"       []                             ""            ["alt-y"]                    ""         "Do it again.";
+    CopyPath       Global   "branch"     ["fork"]                       ""            []                           ""         "Copy the conversation as it is shown into a new one.";
+    CompareLast    Global   "compare"    ["diff"]                       ""            []                           ""         "Compare the last answer with another try, side by side.";
     CopyAnswer     Global   "copy"       ["c"]                          ""            []                           ""         "Copy the last answer.";
     Set            Global   "set"        ["parameter"]                  "NAME VALUE"  []                           ""         "Set a slider: /set temp 0.7, or /temp 0.7.";
     Show           Global   "show"       ["stats", "context", "status"] ""            []                           ""         "Show the settings and the last answer's figures.";
@@ -144,10 +164,39 @@ commands! {
     Copy           Messages ""           []                             ""            ["y", "c"]                   "copy"     "Copy the selected message.";
     Again          Messages ""           []                             ""            ["r"]                        "again"    "Answer its question again.";
     Edit           Messages ""           []                             ""            ["e"]                        "edit"     "Take a question back into the input box.";
-    OlderTry       Messages ""           []                             ""            ["left", "["]                ""         "Show the try before of this message.";
+    OlderTry       Messages ""           []                             ""            ["left", "["]                "tries"    "Show the try before of this message, with what followed it.";
     NewerTry       Messages ""           []                             ""            ["right", "]"]               ""         "Show the try after.";
     Tokens         Messages ""           []                             ""            ["t"]                        "tokens"   "Go through the answer token by token.";
+    GoOn           Messages ""           []                             ""            ["b"]                        "branch"   "Go on from here; what followed stays as another branch.";
+    CompareTries   Messages ""           []                             ""            ["v"]                        "compare"  "Compare it with another try, side by side.";
+    DeleteBranch   Messages ""           []                             ""            ["d", "del"]                 "delete"   "Delete it with all that follows; the tree still has it.";
+    CopyBranch     Messages ""           []                             ""            ["n"]                        ""         "Copy the conversation up to here into a new one.";
     Back           Messages ""           []                             ""            ["i", "enter"]               "type"     "Back to typing.";
+
+    TreeUp         Tree     ""           []                             ""            ["up", "k"]                  ""         "The row above.";
+    TreeDown       Tree     ""           []                             ""            ["down", "j"]                ""         "The row below.";
+    TreePageUp     Tree     ""           []                             ""            ["pgup"]                     ""         "Ten rows up.";
+    TreePageDown   Tree     ""           []                             ""            ["pgdn"]                     ""         "Ten rows down.";
+    TreeFirst      Tree     ""           []                             ""            ["g", "home"]                ""         "The first row.";
+    TreeLast       Tree     ""           []                             ""            ["G", "end"]                 ""         "The last row.";
+    TreeBefore     Tree     ""           []                             ""            ["left", "["]                ""         "The try before of this message.";
+    TreeAfter      Tree     ""           []                             ""            ["right", "]"]               ""         "The try after.";
+    TreeJump       Tree     ""           []                             ""            ["enter"]                    "show"     "Show the path through this message.";
+    TreeCompare    Tree     ""           []                             ""            ["v"]                        "compare"  "Compare it with the marked message, or with another try.";
+    TreeMark       Tree     ""           []                             ""            ["space", "m"]               "mark"     "Mark it for comparing.";
+    TreeDelete     Tree     ""           []                             ""            ["d", "del"]                 "delete"   "Delete it with all that follows.";
+    TreeDeleted    Tree     ""           []                             ""            ["x"]                        "deleted"  "Show or hide what was deleted.";
+    TreeRestore    Tree     ""           []                             ""            ["u"]                        "undelete" "Bring back what was deleted here.";
+    TreeCopy       Tree     ""           []                             ""            ["n"]                        "copy"     "Copy this branch, with all that leads to it and follows, into a new conversation.";
+
+    CompareUp      Compare  ""           []                             ""            ["up", "k"]                  ""         "Scroll up.";
+    CompareDown    Compare  ""           []                             ""            ["down", "j"]                ""         "Scroll down.";
+    ComparePageUp  Compare  ""           []                             ""            ["pgup"]                     ""         "A page up.";
+    ComparePageDown Compare  ""           []                             ""            ["pgdn", "space"]            ""         "A page down.";
+    CompareBefore  Compare  ""           []                             ""            ["left", "["]                "tries"    "The try before at the right.";
+    CompareAfter   Compare  ""           []                             ""            ["right", "]"]               ""         "The try after at the right.";
+    CompareSwap    Compare  ""           []                             ""            ["s"]                        "swap"     "Exchange left and right.";
+    CompareTake    Compare  ""           []                             ""            ["enter"]                    "take right" "Go on with the right one.";
 
     KnobUp         Sliders  ""           []                             ""            ["up", "k"]                  ""         "The slider above.";
     KnobDown       Sliders  ""           []                             ""            ["down", "j"]                ""         "The slider below.";
@@ -254,7 +303,7 @@ mod tests {
         assert_eq!(Command::by_slash("bye"), Ok(Command::Quit));
         assert_eq!(Command::by_slash("rege"), Ok(Command::Regenerate));
         assert_eq!(Command::by_slash("exited"), Err(vec![]));
-        assert_eq!(Command::by_slash("re").unwrap_err(), ["restart", "rename", "regen"]);
+        assert_eq!(Command::by_slash("re").unwrap_err(), ["restart", "rename", "regen", "redo"]);
     }
 
     #[test]

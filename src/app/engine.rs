@@ -8,7 +8,7 @@ use super::App;
 use super::event::Effect;
 use super::figures::{Figures, Phase};
 use super::summary::Summary;
-use crate::chat::{ConversationId, Finish, Made, MessageId, Sampling, TokenRecord};
+use crate::chat::{ConversationId, Edit, Entry, Finish, Made, MessageId, MessageState, Role, Sampling, TokenRecord};
 use crate::engine::protocol::{
     BeamLine, Cells, ContextParams, EngineEvent, EngineNews, JobId, ModelInfo, Pick, Problem, Request,
 };
@@ -215,6 +215,16 @@ impl App {
 
     /// The same for a conversation that need not be the one shown.
     pub(super) fn ask_in(&mut self, chat: ConversationId, message: MessageId, ticket: Option<u64>) {
+        let mut effects = Vec::new();
+        if let Some(chat) = self.chat_mut(&chat) {
+            let answer = chat.conversation.message(message).filter(|m| m.role == Role::Assistant);
+            // One that is still open was begun by an edit of its own.
+            if answer.is_some_and(|m| m.state == MessageState::Complete) {
+                let step = Entry::Step { what: Edit::Continue, message: Some(message) };
+                chat.record(vec![step], false, None, &mut effects);
+            }
+        }
+        self.effects.append(&mut effects);
         self.asks.push_back(Ask { chat, message, ticket, summary: None });
     }
 

@@ -2,7 +2,7 @@
 
 use super::event::{Effect, Resume};
 use super::{App, Chat, Focus, fresh};
-use crate::chat::{Access, ConversationId, Finish, StoreEvent, StoreRequest, Summary};
+use crate::chat::{Access, ConversationId, Edit, Entry, Finish, History, StoreEvent, StoreRequest, Summary};
 use crate::engine::protocol::Request;
 
 /// The list of conversations.
@@ -39,7 +39,7 @@ impl App {
         self.list();
     }
 
-    fn list(&mut self) {
+    pub(super) fn list(&mut self) {
         self.effects.push(Effect::Store(StoreRequest::List));
     }
 
@@ -113,6 +113,8 @@ impl App {
         let Some(chat) = self.chat_mut(id) else { return };
         chat.conversation.id = copy.clone();
         chat.conversation.title = Some(format!("{} (copy)", chat.title()));
+        // What could be undone is in the other file.
+        chat.conversation.history = History::default();
         chat.has_file = false;
         let mut effects = Vec::new();
         chat.ensure_file(&mut effects);
@@ -148,7 +150,7 @@ impl App {
     }
 
     /// An id that no other conversation has.
-    fn new_id(&mut self) -> ConversationId {
+    pub(super) fn new_id(&mut self) -> ConversationId {
         // Two conversations of one process must not get one id within a millisecond.
         let number = u32::try_from(self.next_number()).unwrap_or(0);
         ConversationId::new(self.now.wall_ms, self.salt.wrapping_add(number).wrapping_mul(0x9E37_79B1))
@@ -182,7 +184,7 @@ impl App {
 
     /// Puts a conversation in the place of the one that is shown. That one stays in memory while an answer for
     /// it runs or waits; else its file is given back.
-    fn show(&mut self, chat: Chat) {
+    pub(super) fn show(&mut self, chat: Chat) {
         let now = self.now.mono;
         let mut old = std::mem::replace(&mut self.chat, chat);
         let id = old.conversation.id.clone();
@@ -199,8 +201,7 @@ impl App {
                 self.input.remember(&question.text.clone());
             }
         }
-        self.focus = Focus::Input;
-        self.number.clear();
+        self.go(Focus::Input);
         self.chat.transcript.follow();
         let shown = &self.chat.conversation.id;
         if let Some(at) = self.library.items.iter().position(|s| s.id == *shown) {
@@ -253,7 +254,7 @@ impl App {
             && chat.is_ours()
         {
             let mut effects = Vec::new();
-            chat.record(vec![crate::chat::Entry::Title { text: title }], true, None, &mut effects);
+            chat.edit(Edit::Title, vec![Entry::Title { text: title }], true, None, &mut effects);
             self.effects.append(&mut effects);
             self.list();
         } else {

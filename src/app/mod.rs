@@ -2,9 +2,11 @@
 //! terminal, no process is touched here.
 
 mod answer;
+mod branches;
 mod cache;
 mod chat;
 pub mod commands;
+mod compare;
 mod engine;
 mod event;
 mod figures;
@@ -14,6 +16,7 @@ mod keys;
 mod layout;
 mod lens;
 mod library;
+mod made;
 mod overflow;
 mod overlay;
 mod perform;
@@ -22,6 +25,7 @@ mod sliders;
 mod summary;
 mod tokens;
 mod transcript;
+mod tree;
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -30,6 +34,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButto
 
 pub use chat::{Chat, mark, title_of};
 pub use commands::{Command, Scope};
+pub use compare::{Comparison, Fact, Side};
 pub use engine::{Ask, Engine, Job, State};
 pub use event::{Effect, Event, Now, Resume, Start};
 pub use figures::{Figures, Phase};
@@ -39,9 +44,11 @@ pub use keys::shown as shown_key;
 pub use layout::{Areas, SMALLEST};
 pub use lens::Lens;
 pub use library::Library;
+pub use made::{glance, how, size};
 pub use overlay::{Asked, Overlay, hits};
 pub use tokens::{SURPRISING, Split, Tokens, perplexity};
 pub use transcript::{INDENT, Row};
+pub use tree::Tree;
 
 pub use crate::engine::protocol::{CacheMap, Cutter, Glance, Held, Holder, Seen};
 
@@ -70,6 +77,10 @@ pub enum Focus {
     Candidates,
     /// Tokens that are gone through one by one.
     Tokens,
+    /// The tree of the conversation.
+    Tree,
+    /// Two alternatives side by side.
+    Compare,
 }
 
 impl Focus {
@@ -82,6 +93,8 @@ impl Focus {
             Self::List => Scope::List,
             Self::Candidates => Scope::Candidates,
             Self::Tokens => Scope::Tokens,
+            Self::Tree => Scope::Tree,
+            Self::Compare => Scope::Compare,
         }
     }
 }
@@ -125,6 +138,10 @@ pub struct App {
     pub lens: Lens,
     /// Tokens that are gone through one by one.
     pub tokens: Option<Tokens>,
+    /// The tree of the conversation, while it is shown.
+    pub tree: Option<Tree>,
+    /// Two alternatives, while they are compared.
+    pub comparison: Option<Comparison>,
     /// What is being typed in tokens, where that is shown.
     pub split: Option<Split>,
     /// Bias and grammar before those that the engine is asked about.
@@ -174,6 +191,8 @@ impl App {
             all_knobs: false,
             lens: Lens::default(),
             tokens: None,
+            tree: None,
+            comparison: None,
             split: None,
             rules: None,
             own_presets: start.presets,
@@ -276,6 +295,10 @@ impl App {
     fn refresh(&mut self) {
         let columns = self.areas().map_or(80, |a| usize::from(a.messages.width));
         self.chat.transcript.update(&self.chat.conversation, columns);
+        self.refresh_tree();
+        if let Some(comparison) = &mut self.comparison {
+            comparison.fit(self.size.0);
+        }
     }
 
     /// Where everything stands; none where the screen is too small.
@@ -309,8 +332,12 @@ impl App {
 
     /// The message whose figures the panel shows: the selected one.
     pub fn shown_message(&self) -> Option<&Message> {
-        let selected = self.chat.transcript.selected.filter(|_| self.focus == Focus::Messages)?;
-        self.chat.conversation.message(selected)
+        let selected = match self.focus {
+            Focus::Messages => self.chat.transcript.selected,
+            Focus::Tree => self.tree.as_ref().and_then(Tree::chosen),
+            _ => None,
+        };
+        self.chat.conversation.message(selected?)
     }
 
     /// Whether this message is the answer that runs.
@@ -393,7 +420,7 @@ impl App {
             }
             Some(_) => {}
             None => {
-                self.focus = Focus::Input;
+                self.go(Focus::Input);
                 self.input.paste(text);
                 self.typed();
             }
@@ -411,6 +438,11 @@ impl App {
     fn mouse(&mut self, mouse: MouseEvent) {
         let height = self.view_height();
         match mouse.kind {
+            MouseEventKind::ScrollUp if self.focus == Focus::Tree => self.step_tree(-WHEEL),
+            MouseEventKind::ScrollDown if self.focus == Focus::Tree => self.step_tree(WHEEL),
+            MouseEventKind::ScrollUp if self.focus == Focus::Compare => self.scroll_comparison(-WHEEL),
+            MouseEventKind::ScrollDown if self.focus == Focus::Compare => self.scroll_comparison(WHEEL),
+            MouseEventKind::Down(_) if matches!(self.focus, Focus::Tree | Focus::Compare) => {}
             MouseEventKind::ScrollUp => self.chat.transcript.scroll_by(-WHEEL, height),
             MouseEventKind::ScrollDown => self.chat.transcript.scroll_by(WHEEL, height),
             MouseEventKind::Down(MouseButton::Left) => self.click(mouse.column, mouse.row, height),
@@ -448,3 +480,5 @@ fn fresh(now: Now, id: ConversationId, (sampling, system, overflow): &(Sampling,
 pub(crate) mod overflow_tests;
 #[cfg(test)]
 pub(crate) mod tests;
+#[cfg(test)]
+pub(crate) mod tree_tests;

@@ -8,7 +8,7 @@ use super::figures::Phase;
 use super::full::{Counted, Full, Model, Plan, counted};
 use super::overlay::Overlay;
 use super::{App, State};
-use crate::chat::{ConversationId, Cut, Entry, Finish, Message, MessageId, Overflow, Role};
+use crate::chat::{ConversationId, Cut, Edit, Entry, Finish, Message, MessageId, Overflow, Role};
 use crate::engine::protocol::{JobId, Problem, Request, Size};
 
 /// Prompts with fewer fresh tokens do not tell how fast the model reads.
@@ -118,7 +118,7 @@ impl App {
         let mut effects = Vec::new();
         let Some(chat) = self.chat_mut(&full.chat) else { return };
         let told = if summary.is_some() { "; a summary stands for them, /cut shows it" } else { "" };
-        chat.record(vec![Entry::Cut(Cut { after, tokens, summary })], true, Some(ticket), &mut effects);
+        chat.edit(Edit::Cut, vec![Entry::Cut(Cut { after, tokens, summary })], true, Some(ticket), &mut effects);
         self.effects.append(&mut effects);
         self.tell(format!("{}{told}. /uncut sends them again", full.no_longer_sent(turns)));
         if full.asked {
@@ -181,7 +181,7 @@ impl App {
     pub(super) fn set_overflow(&mut self, text: &str) -> bool {
         match Overflow::named(text) {
             Ok(overflow) if self.chat.is_ours() => {
-                self.chat.record(vec![Entry::Overflow { overflow }], true, None, &mut self.effects);
+                self.chat.edit(Edit::Overflow, vec![Entry::Overflow { overflow }], true, None, &mut self.effects);
                 self.tell_overflow();
                 true
             }
@@ -242,7 +242,7 @@ impl App {
             // Done by itself, the next question would bring the cut back.
             entries.push(Entry::Overflow { overflow: Overflow::Ask });
         }
-        self.chat.record(entries, true, None, &mut self.effects);
+        self.chat.edit(Edit::Cut, entries, true, None, &mut self.effects);
         let asked = if asks { "" } else { "; when it does not fit you are asked again" };
         self.tell(format!("What the cut left out is sent again{asked}"));
     }
@@ -277,7 +277,8 @@ impl App {
             Some((how, Ok(plan))) => {
                 // What is chosen without need is done once.
                 if full.is_full() && self.chat.conversation.overflow != how {
-                    self.chat.record(vec![Entry::Overflow { overflow: how }], true, None, &mut self.effects);
+                    let entries = vec![Entry::Overflow { overflow: how }];
+                    self.chat.edit(Edit::Overflow, entries, true, None, &mut self.effects);
                 }
                 self.carry_out(*full, plan);
             }

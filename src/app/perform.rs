@@ -6,7 +6,7 @@ use super::commands::Command;
 use super::event::Effect;
 use super::overlay::{Asked, Overlay, hits};
 use super::{App, Focus, Input};
-use crate::chat::{Entry, Finish, MessageId, Role};
+use crate::chat::{Edit, Entry, Finish, Role};
 use crate::engine::protocol::Pick;
 
 /// Lines that stay when a page is turned.
@@ -30,12 +30,14 @@ impl App {
                 Focus::Input => Focus::Messages,
                 Focus::Messages => Focus::Sliders,
                 Focus::Sliders if self.lens.open => Focus::Candidates,
-                Focus::Sliders | Focus::List | Focus::Candidates | Focus::Tokens => Focus::Input,
+                Focus::Sliders | Focus::List | Focus::Candidates | Focus::Tokens | Focus::Tree | Focus::Compare => {
+                    Focus::Input
+                }
             }),
             Command::PreviousArea => self.go(match self.focus {
                 Focus::Input | Focus::Candidates => Focus::Sliders,
                 Focus::Sliders => Focus::Messages,
-                Focus::Messages | Focus::List | Focus::Tokens => Focus::Input,
+                Focus::Messages | Focus::List | Focus::Tokens | Focus::Tree | Focus::Compare => Focus::Input,
             }),
             Command::Palette => self.overlay = Some(Overlay::Palette { query: String::new(), at: 0 }),
             Command::Help => self.overlay = Some(Overlay::Help(0)),
@@ -114,6 +116,38 @@ impl App {
             Command::OlderTry => self.step_try(-1),
             Command::NewerTry => self.step_try(1),
             Command::Back => self.go(Focus::Input),
+            Command::Tree => self.show_tree(),
+            Command::UndoEdit => self.undo_edit(),
+            Command::RedoEdit => self.redo_edit(),
+            Command::CopyPath => self.copy_path(),
+            Command::CompareLast => self.compare_last(),
+            Command::GoOn => self.go_on(),
+            Command::CompareTries => self.compare_selected(),
+            Command::DeleteBranch => self.delete_selected(),
+            Command::CopyBranch => self.copy_up_to_selected(),
+            Command::TreeUp => self.step_tree(-1),
+            Command::TreeDown => self.step_tree(1),
+            Command::TreePageUp => self.step_tree(-10),
+            Command::TreePageDown => self.step_tree(10),
+            Command::TreeFirst => self.step_tree(isize::MIN / 2),
+            Command::TreeLast => self.step_tree(isize::MAX / 2),
+            Command::TreeBefore => self.step_tree_try(-1),
+            Command::TreeAfter => self.step_tree_try(1),
+            Command::TreeJump => self.jump(),
+            Command::TreeCompare => self.compare_in_tree(),
+            Command::TreeMark => self.mark_in_tree(),
+            Command::TreeDelete => self.delete_in_tree(),
+            Command::TreeDeleted => self.toggle_deleted(),
+            Command::TreeRestore => self.restore_in_tree(),
+            Command::TreeCopy => self.copy_from_tree(),
+            Command::CompareUp => self.scroll_comparison(-1),
+            Command::CompareDown => self.scroll_comparison(1),
+            Command::ComparePageUp => self.scroll_comparison(-page),
+            Command::ComparePageDown => self.scroll_comparison(page),
+            Command::CompareBefore => self.compare_other(-1),
+            Command::CompareAfter => self.compare_other(1),
+            Command::CompareSwap => self.swap_comparison(),
+            Command::CompareTake => self.take_right(),
             Command::KnobUp => self.choose_knob(-1),
             Command::KnobDown => self.choose_knob(1),
             Command::Less => self.slide(|s, spec| spec.step(s, -1, false)),
@@ -182,6 +216,12 @@ impl App {
         if to != Focus::Tokens {
             self.tokens = None;
         }
+        if to != Focus::Compare {
+            self.comparison = None;
+        }
+        if !matches!(to, Focus::Tree | Focus::Compare) {
+            self.tree = None;
+        }
         if to == Focus::Candidates {
             self.lens.open = true;
             self.show_panel = true;
@@ -232,6 +272,10 @@ impl App {
     pub(super) fn escape(&mut self, twice: bool) {
         if self.focus == Focus::Tokens {
             self.go(Focus::Messages);
+        } else if self.focus == Focus::Tree {
+            self.go(Focus::Input);
+        } else if self.focus == Focus::Compare {
+            self.go(if self.tree.is_some() { Focus::Tree } else { Focus::Messages });
         } else if matches!(self.focus, Focus::Sliders | Focus::List | Focus::Candidates) && !self.is_by_hand() {
             self.go(Focus::Input);
         } else if self.stop() {
@@ -335,18 +379,6 @@ impl App {
         true
     }
 
-    /// Another answer to a question; those before stay.
-    fn answer_again(&mut self, question: MessageId) {
-        if self.may_change() {
-            let ticket = self.next_number();
-            let entries = vec![Entry::Head { id: Some(question) }];
-            self.chat.record(entries, true, Some(ticket), &mut self.effects);
-            self.chat.transcript.follow();
-            self.go(Focus::Input);
-            self.ask(question, Some(ticket));
-        }
-    }
-
     /// Goes on with an answer that repeats itself; one that runs goes on as it is, with the penalty.
     fn unloop(&mut self) {
         let running = self.engine.job.as_ref().filter(|j| j.chat == self.chat.conversation.id);
@@ -364,52 +396,6 @@ impl App {
         }
     }
 
-    fn continue_answer(&mut self) {
-        let last = self.chat.head().filter(|m| m.role == Role::Assistant && !m.text.trim().is_empty()).map(|m| m.id);
-        match last {
-            Some(answer) => {
-                if self.may_change() {
-                    self.chat.transcript.follow();
-                    self.ask(answer, None);
-                }
-            }
-            None => self.tell("There is no answer to go on with"),
-        }
-    }
-
-    /// Takes a question back into the box; sending it makes another try, what was stays.
-    fn edit(&mut self, question: MessageId) {
-        if !self.may_change() {
-            return;
-        }
-        let Some((parent, text)) = self.chat.conversation.message(question).map(|m| (m.parent, m.text.clone())) else {
-            return;
-        };
-        self.chat.record(vec![Entry::Head { id: parent }], false, None, &mut self.effects);
-        self.input.set(&text);
-        self.typed();
-        self.go(Focus::Input);
-        self.tell("Change the question and send it; the old one stays in the file");
-    }
-
-    /// The question that belongs to the selected message: itself, or the one that it answers.
-    fn selected_question(&self) -> Option<MessageId> {
-        let message = self.chat.conversation.message(self.chat.transcript.selected?)?;
-        if message.role == Role::User { Some(message.id) } else { message.parent }
-    }
-
-    fn again_selected(&mut self) {
-        if let Some(question) = self.selected_question() {
-            self.answer_again(question);
-        }
-    }
-
-    fn edit_selected(&mut self) {
-        if let Some(question) = self.selected_question() {
-            self.edit(question);
-        }
-    }
-
     fn copy_selected(&mut self) {
         let text =
             self.chat.transcript.selected.and_then(|id| self.chat.conversation.message(id)).map(|m| m.text.clone());
@@ -422,19 +408,6 @@ impl App {
         match text {
             Some(text) => self.effects.push(Effect::Copy(text)),
             None => self.tell("There is no answer yet"),
-        }
-    }
-
-    /// Shows the try before or after of the selected message, with what came after it.
-    fn step_try(&mut self, by: isize) {
-        let Some(id) = self.chat.transcript.selected else { return };
-        let tries = self.chat.tries(id);
-        let at = tries.iter().position(|t| *t == id).unwrap_or(0);
-        let to = at.saturating_add_signed(by).min(tries.len().saturating_sub(1));
-        if to != at && self.may_change() {
-            let head = self.chat.leaf_of(tries[to]);
-            self.chat.record(vec![Entry::Head { id: Some(head) }], false, None, &mut self.effects);
-            self.chat.transcript.selected = Some(tries[to]);
         }
     }
 
@@ -564,7 +537,7 @@ impl App {
     /// Changes the system prompt of this conversation; its next answer reads it.
     pub(super) fn set_system(&mut self, text: String) {
         if self.chat.is_ours() && self.chat.conversation.system != text {
-            self.chat.record(vec![Entry::System { text }], true, None, &mut self.effects);
+            self.chat.edit(Edit::System, vec![Entry::System { text }], true, None, &mut self.effects);
             self.tell("The next answer reads the new system prompt");
         }
     }

@@ -46,11 +46,11 @@ impl App {
             self.error("This conversation is only shown here; it cannot be changed");
             return;
         }
-        let before = self.chat.conversation.sampling.clone();
-        change(&mut self.chat.conversation.sampling);
-        if self.chat.conversation.sampling != before {
+        let mut sampling = self.chat.conversation.sampling.clone();
+        change(&mut sampling);
+        if self.chat.conversation.sampling != sampling {
             let now = self.now.mono;
-            self.chat.slid(now);
+            self.chat.slide(sampling, now, &mut self.effects);
             self.steer();
             self.look();
         }

@@ -429,7 +429,7 @@ fn another_answer_keeps_the_first() {
     rig.token(job, 1, "second");
     rig.finish(job, Finish::Stop);
     assert_eq!(rig.texts(), ["hi", "second"]);
-    assert_eq!(rig.app.chat.tries(3), [2, 3]);
+    assert_eq!(rig.app.chat.conversation.tries(3), [2, 3]);
     rig.key(KeyCode::Tab);
     rig.key(KeyCode::Left);
     assert_eq!(rig.texts(), ["hi", "first"]);

@@ -2,7 +2,7 @@
 
 use super::event::Effect;
 use super::{App, Focus, State};
-use crate::chat::{Entry, Message, MessageId, MessageState, Role, TokenRecord};
+use crate::chat::{Edit, Entry, Message, MessageId, MessageState, Role, TokenRecord};
 use crate::engine::protocol::Request;
 
 /// A token less probable than this is surprising: −ln p in nats, a probability below 5 %.
@@ -160,7 +160,7 @@ impl App {
             ..Message::new(new, parent, Role::Assistant, begin + &other, self.now.wall_ms)
         };
         let ticket = self.next_number();
-        self.chat.record(vec![Entry::Message(message)], true, Some(ticket), &mut self.effects);
+        self.chat.edit(Edit::Reroll, vec![Entry::Message(message)], true, Some(ticket), &mut self.effects);
         self.tokens = None;
         self.go(Focus::Input);
         self.chat.transcript.follow();

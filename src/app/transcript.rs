@@ -160,6 +160,17 @@ impl Transcript {
         let last = self.path.len().saturating_sub(1);
         let now = self.selected.and_then(|id| self.path.iter().position(|(p, _)| *p == id));
         let to = now.map_or(last, |at| at.saturating_add_signed(by).min(last));
+        self.select_nth(to, height);
+    }
+
+    /// Selects that message, if it is on the path, and shows it.
+    pub fn show(&mut self, id: MessageId, height: usize) {
+        if let Some(nth) = self.path.iter().position(|(p, _)| *p == id) {
+            self.select_nth(nth, height);
+        }
+    }
+
+    fn select_nth(&mut self, to: usize, height: usize) {
         let Some((id, start)) = self.path.get(to).copied() else { return };
         self.selected = Some(id);
         let end = self.path.get(to + 1).map_or(self.lines, |(_, next)| *next);

@@ -1,10 +1,12 @@
 //! A conversation: a tree of messages, of which one path is shown. It is the fold of its journal's entries.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use super::cut::{Cut, Overflow};
+use super::history::History;
 use super::journal::Entry;
 use super::metrics::{Made, TokenRecord};
 use super::sampling::Sampling;
@@ -120,6 +122,10 @@ pub struct Conversation {
     pub cuts: Vec<Cut>,
     /// What happens when it does not fit into the context.
     pub overflow: Overflow,
+    /// Messages that are deleted, with all that follows them.
+    pub deleted: BTreeSet<MessageId>,
+    /// What can be undone and done again.
+    pub history: History,
 }
 
 impl Conversation {
@@ -136,6 +142,8 @@ impl Conversation {
             draft: String::new(),
             cuts: Vec::new(),
             overflow: Overflow::default(),
+            deleted: BTreeSet::new(),
+            history: History::default(),
         }
     }
 
@@ -185,7 +193,7 @@ impl Conversation {
                     Some(old) => *old = message.clone(),
                     None => self.messages.push(message.clone()),
                 }
-                self.head = Some(message.id);
+                self.head = self.standing(message.id);
             }
             Entry::Append { id, text } => {
                 if let Some(message) = self.message_mut(*id) {
@@ -203,14 +211,25 @@ impl Conversation {
                     message.tokens.extend_from_slice(tokens);
                 }
             }
-            Entry::Head { id } => self.head = id.filter(|id| self.message(*id).is_some()),
-            Entry::Title { text } => self.title = Some(text.clone()),
+            Entry::Head { id } => self.head = id.and_then(|id| self.standing(id)),
+            Entry::Title { text } => self.title = Some(text.clone()).filter(|t| !t.is_empty()),
             Entry::System { text } => self.system.clone_from(text),
             Entry::Sampling { sampling } => self.sampling = sampling.clone().sanitised(),
             Entry::Draft { text } => self.draft.clone_from(text),
             Entry::Cut(cut) => self.cut(cut.clone()),
             Entry::Uncut { after } => self.uncut(*after),
             Entry::Overflow { overflow } => self.overflow = *overflow,
+            Entry::Delete { id } => {
+                if self.message(*id).is_some() {
+                    self.deleted.insert(*id);
+                    // What is deleted is never shown.
+                    self.head = self.head.and_then(|head| self.standing(head));
+                }
+            }
+            Entry::Restore { id } => drop(self.deleted.remove(id)),
+            Entry::Step { what, message } => self.step(*what, *message),
+            Entry::Undo => self.undone(),
+            Entry::Redo => self.redone(),
         }
     }
 }

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::conversation::{Conversation, ConversationId, Message, MessageId};
 use super::cut::{Cut, Overflow};
+use super::history::Edit;
 use super::metrics::{Made, TokenRecord};
 use super::sampling::Sampling;
 
@@ -53,7 +54,7 @@ pub enum Entry {
     },
     /// The title changed.
     Title {
-        /// The new one.
+        /// The new one; empty for none.
         text: String,
     },
     /// The system prompt changed.
@@ -83,6 +84,28 @@ pub enum Entry {
         /// What.
         overflow: Overflow,
     },
+    /// A message and all that follows it is deleted: it stays in the file and is not shown.
+    Delete {
+        /// The message.
+        id: MessageId,
+    },
+    /// It is there again.
+    Restore {
+        /// The message.
+        id: MessageId,
+    },
+    /// An edit begins, which can be undone: a mark that changes nothing itself.
+    Step {
+        /// Which.
+        what: Edit,
+        /// The message whose words it changes, if it does.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        message: Option<MessageId>,
+    },
+    /// What follows, up to the next mark, undoes the last edit: a mark that changes nothing itself.
+    Undo,
+    /// What follows does again what was undone last: a mark that changes nothing itself.
+    Redo,
     /// Something that a newer program wrote; kept in the file, not understood here.
     #[serde(other)]
     Unknown,

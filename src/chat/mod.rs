@@ -2,6 +2,7 @@
 
 mod conversation;
 mod cut;
+mod history;
 mod journal;
 mod knobs;
 mod kv;
@@ -9,9 +10,11 @@ mod metrics;
 mod presets;
 mod rope;
 mod sampling;
+mod tree;
 
 pub use conversation::{Conversation, ConversationId, Message, MessageId, MessageState, Role};
 pub use cut::{Cut, Overflow, Sent};
+pub use history::{Edit, History};
 pub use journal::{Access, Entry, JOURNAL_VERSION, StoreEvent, StoreRequest, Summary};
 pub use knobs::{KNOBS, Kind, Knob, KnobError, Spec, first_knobs};
 pub use kv::{FlashAttention, KvType, KvTypes};
@@ -19,3 +22,4 @@ pub use metrics::{Finish, Made, Timings, TokenRecord, Usage};
 pub use presets::{Change, Preset};
 pub use rope::{Rope, RopeScaling};
 pub use sampling::{Bias, EarlyStopping, LoopGuard, Mirostat, Mode, Sampling, Seed, Stage};
+pub use tree::Node;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::folder::{self, Listing};
 use super::journal::{Fault, Journal, NotOurs};
 use super::read::{Contents, read};
-use crate::chat::{Access, Conversation, ConversationId, Entry, Overflow, StoreEvent, StoreRequest};
+use crate::chat::{Access, Conversation, ConversationId, Edit, Entry, StoreEvent, StoreRequest};
 
 /// How long until lines that could not be written are tried again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -199,7 +199,7 @@ impl Desk {
         let id = conversation.id.clone();
         let path = self.folder.join(folder::file_name(&id, conversation.title.as_deref()));
         let mut journal = Journal::new(path);
-        let written = journal.append(&entries_of(&conversation), true);
+        let written = journal.append(&conversation.entries(), true);
         self.held.insert(id.clone(), Held::new(journal));
         (self.sink)(StoreEvent::Opened {
             conversation: Box::new(conversation),
@@ -290,12 +290,12 @@ impl Desk {
     }
 
     fn rename(&mut self, id: &ConversationId, title: String) -> Result<(), String> {
-        let entry = Entry::Title { text: title };
+        let entries = [Entry::Step { what: Edit::Title, message: None }, Entry::Title { text: title }];
         let was_held = self.held.contains_key(id);
         if let StoreEvent::Opened { access: Access::ReadOnly(why), .. } = self.open(id)? {
             return Err(format!("It cannot be renamed: {why}"));
         }
-        self.append(id, &[entry], true, None);
+        self.append(id, &entries, true, None);
         if !was_held {
             self.close(id);
         }
@@ -352,30 +352,6 @@ fn sentence(error: &io::Error) -> String {
         _ => "copy what matters with y",
     };
     format!("Not saved: {error}. It is kept in memory and tried again; {next}")
-}
-
-/// Everything that a conversation holds, as the entries that make it.
-fn entries_of(conversation: &Conversation) -> Vec<Entry> {
-    let c = conversation;
-    let version = crate::chat::JOURNAL_VERSION;
-    let mut entries = vec![
-        Entry::Header { version, id: c.id.clone(), created: c.created },
-        Entry::Sampling { sampling: c.sampling.clone() },
-    ];
-    entries.extend(c.title.clone().map(|text| Entry::Title { text }));
-    if !c.system.is_empty() {
-        entries.push(Entry::System { text: c.system.clone() });
-    }
-    entries.extend(c.messages.iter().cloned().map(Entry::Message));
-    entries.push(Entry::Head { id: c.head });
-    entries.extend(c.cuts.iter().cloned().map(Entry::Cut));
-    if c.overflow != Overflow::default() {
-        entries.push(Entry::Overflow { overflow: c.overflow });
-    }
-    if !c.draft.is_empty() {
-        entries.push(Entry::Draft { text: c.draft.clone() });
-    }
-    entries
 }
 
 /// Last try for a conversation that cannot be written where it belongs: whole, in a file of the temporary folder.

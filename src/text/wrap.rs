@@ -68,6 +68,16 @@ impl Wrapped {
         self.lines.get(n).map_or("", |range| self.text[range.clone()].trim_end())
     }
 
+    /// The whole text, as harmless as its lines.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Which bytes of the text a line shows.
+    pub fn span(&self, n: usize) -> Range<usize> {
+        self.lines.get(n).map_or(0..0, |range| range.start..range.start + self.line(n).len())
+    }
+
     fn break_from(&mut self, from: usize) {
         let mut start = from;
         // Where the line may be broken: after its last blank, and its width up to there.

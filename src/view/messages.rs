@@ -62,20 +62,25 @@ pub fn draw(app: &App, theme: &Theme, area: Rect, frame: &mut Frame) {
     }
 }
 
-fn head(app: &App, theme: &Theme, id: MessageId, chosen: bool) -> Line<'static> {
-    let Some(message) = app.chat.conversation.message(id) else { return Line::default() };
-    let name = match message.role {
+/// Who wrote a message.
+pub(super) fn name(role: Role) -> &'static str {
+    match role {
         Role::User => "you",
         Role::Assistant => "model",
         Role::System => "system",
-    };
+    }
+}
+
+fn head(app: &App, theme: &Theme, id: MessageId, chosen: bool) -> Line<'static> {
+    let Some(message) = app.chat.conversation.message(id) else { return Line::default() };
     let style = theme.role(message.role).add_modifier(Modifier::BOLD);
-    let mut spans = vec![Span::styled(name, if chosen { style.patch(theme.chosen) } else { style })];
-    let tries = app.chat.tries(id);
+    let mut spans = vec![Span::styled(name(message.role), if chosen { style.patch(theme.chosen) } else { style })];
+    let tries = app.chat.conversation.tries(id);
     if tries.len() > 1 {
         let at = tries.iter().position(|t| *t == id).unwrap_or(0) + 1;
         let score = message.made.as_ref().and_then(|m| m.score).map_or(String::new(), |s| format!(" · score {s:.3}"));
-        spans.push(Span::styled(format!("  {at}/{}{score}", tries.len()), theme.faint));
+        let steps = if chosen { format!("‹ {at}/{} ›", tries.len()) } else { format!("{at}/{}", tries.len()) };
+        spans.push(Span::styled(format!("  {steps}{score}"), theme.faint));
     }
     if app.is_running(id) {
         spans.push(Span::styled(running(app), theme.faint));

@@ -2,6 +2,7 @@
 
 mod beams;
 mod cache;
+mod compare;
 mod footer;
 mod full;
 mod input;
@@ -13,6 +14,7 @@ mod panel;
 mod sliders;
 mod theme;
 mod tokens;
+mod tree;
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -65,6 +67,8 @@ pub fn draw(app: &App, frame: &mut Frame) {
         }
     }
     separators(&areas, &theme, frame);
+    tree::draw(app, &theme, &areas, frame);
+    compare::draw(app, &theme, &areas, frame);
     overlay::draw(app, &theme, frame);
 }
 

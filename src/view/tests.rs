@@ -124,6 +124,54 @@ fn the_map_of_the_cache() {
     });
 }
 
+/// Two tries of an answer, one with a question behind it, and a deleted one.
+fn branched(size: (u16, u16)) -> Rig {
+    let mut rig = Rig::ready(size);
+    rig.answer("What is a fox?", "A small wild animal with a bushy tail, red or grey, that lives near rivers.");
+    rig.again("A clever wild animal with a bushy tail. It comes at night.");
+    rig.answer("And a \u{1b}[31mriver?", "Water that flows to the sea.");
+    rig.again("Nothing of use.");
+    rig.select("Nothing");
+    rig.key(KeyCode::Char('d'));
+    rig.event(Event::Timer);
+    rig.wait(10.0);
+    rig
+}
+
+#[test]
+fn the_tree_and_two_tries_side_by_side() {
+    snapshots("tree", |size| {
+        let mut rig = branched(size);
+        rig.select("A clever");
+        rig.event(Event::Key(KeyEvent::new(KeyCode::Char('g'), KeyModifiers::ALT)));
+        rig.key(KeyCode::Char('x'));
+        rig
+    });
+    snapshots("compare", |size| {
+        let mut rig = branched(size);
+        rig.select("A clever");
+        rig.key(KeyCode::Char('v'));
+        rig
+    });
+    snapshots("tries", |size| {
+        let mut rig = branched(size);
+        rig.select("A clever");
+        rig
+    });
+    // Any size can be drawn.
+    for (width, height) in [(20, 5), (21, 6), (33, 9), (400, 120)] {
+        let mut rig = branched((width, height));
+        rig.select("A clever");
+        rig.key(KeyCode::Char('v'));
+        screen(&rig);
+        rig.key(KeyCode::Down);
+        rig.alt('g');
+        screen(&rig);
+        rig.event(Event::Resize(20, 5));
+        screen(&rig);
+    }
+}
+
 #[test]
 fn a_repetition_is_seen_until_it_ends() {
     use crate::engine::protocol::EngineEvent;
@@ -193,6 +241,7 @@ fn any_event() -> impl Strategy<Value = Event> {
             KeyCode::PageDown,
         ]),
         (1u8..9).prop_map(KeyCode::F),
+        prop::sample::select(vec!['g', 'z', 'y']).prop_map(KeyCode::Char),
     ];
     let modifiers = prop::sample::select(vec![
         KeyModifiers::NONE,

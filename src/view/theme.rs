@@ -24,6 +24,10 @@ pub struct Theme {
     pub bar: Style,
     /// Every second one of things that stand side by side.
     pub other: Style,
+    /// Words that only the left one of two texts has.
+    pub removed: Style,
+    /// Words that only the right one has.
+    pub added: Style,
     surprises: [Style; 4],
     system: Style,
     user: Style,
@@ -44,6 +48,8 @@ impl Theme {
             error: paint(Color::Red).add_modifier(Modifier::BOLD),
             bar: paint(Color::Cyan),
             other: plain.add_modifier(Modifier::UNDERLINED),
+            removed: paint(Color::Red).add_modifier(Modifier::BOLD | Modifier::UNDERLINED),
+            added: paint(Color::Green).add_modifier(Modifier::BOLD | Modifier::UNDERLINED),
             surprises: [
                 plain,
                 paint(Color::Yellow),

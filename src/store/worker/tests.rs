@@ -288,7 +288,7 @@ fn a_newer_file_is_only_shown_and_unknown_entries_stay() {
 
 /// A journal with everything in it, as bytes.
 fn whole_file() -> (Vec<u8>, Vec<Entry>) {
-    let mut entries = entries_of(&new());
+    let mut entries = new().entries();
     entries.push(message(1, Role::User, "a question with ünïcode"));
     entries.push(message(2, Role::Assistant, ""));
     entries.push(Entry::Append { id: 2, text: "an ".into() });
