@@ -41,7 +41,8 @@ class Chat:
         os.symlink(MODELS, f"{self.home.name}/data/models")
         pathlib.Path(f"{self.home.name}/config.toml").touch()
         env = dict(os.environ, TERM="xterm-256color", LLMCHAT_DATA_DIR=f"{self.home.name}/data",
-                   LLMCHAT_STATE_DIR=f"{self.home.name}/state", LLMCHAT_CONFIG=f"{self.home.name}/config.toml")
+                   LLMCHAT_STATE_DIR=f"{self.home.name}/state",
+                   LLMCHAT_CACHE_DIR=f"{self.home.name}/cache", LLMCHAT_CONFIG=f"{self.home.name}/config.toml")
         if trace:
             env["LLMCHAT_TRACE"] = trace
         self.began = time.time()

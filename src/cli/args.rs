@@ -11,7 +11,7 @@ use crate::config::{SETTINGS, Settings};
 use crate::engine::protocol::Glance;
 
 /// Flags of llama.cpp with one dash and several letters, which clap does not know, and what they are here.
-const FAMILIAR: [(&str, &str); 12] = [
+const FAMILIAR: [(&str, &str); 13] = [
     ("-sys", "--system-prompt"),
     ("-ngl", "--gpu-layers"),
     ("-st", "--single-turn"),
@@ -22,6 +22,7 @@ const FAMILIAR: [(&str, &str); 12] = [
     ("-ctk", "--cache-type-k"),
     ("-ctv", "--cache-type-v"),
     ("-fa", FLASH),
+    ("-cram", "--cache-ram"),
     ("--temperature", "--temp"),
     ("--n-predict", "--predict"),
 ];
@@ -30,7 +31,7 @@ const FAMILIAR: [(&str, &str); 12] = [
 const FLASH: &str = "--flash-attn";
 
 /// Settings that have a flag: flag, short flag, setting, what stands behind it.
-const FLAGS: [(&str, Option<char>, &str, &str, &str); 13] = [
+const FLAGS: [(&str, Option<char>, &str, &str, &str); 15] = [
     ("model", Some('m'), "model", "FILE|NAME", "The model: a GGUF file, or a name from 'llmchat models'"),
     ("ctx-size", Some('c'), "ctx_size", "N", "Tokens that the model sees at once; 0 takes its trained length"),
     ("threads", Some('t'), "threads", "N", "Compute threads; 0 measures what is fastest"),
@@ -43,6 +44,8 @@ const FLAGS: [(&str, Option<char>, &str, &str, &str); 13] = [
     ("system-prompt", None, "system_prompt", "TEXT", "What the model is told before the first question (-sys)"),
     ("cache-type-k", None, "cache_type_k", "TYPE", "Type of K in the cache (-ctk): f16, bf16, q8_0, q5_1 or q4_0"),
     ("cache-type-v", None, "cache_type_v", "TYPE", "Type of V in the cache (-ctv)"),
+    ("cache-ram", None, "cache_ram", "MIB", "Memory for what conversations left in the cache (-cram); 0 keeps nothing"),
+    ("cache-disk", None, "cache_disk", "MIB", "Files for the same, which outlast the program; 0 writes none"),
     ("flash-attn", None, "flash_attn", "on|off|auto", "Attention tile by tile (-fa); without a value: on"),
 ];
 

@@ -89,7 +89,7 @@ pub fn run(setup: Setup, options: Options) -> Result<ExitCode> {
     let notices = setup.notices.iter().cloned().chain(fault).collect();
     let start = Start {
         model: setup.model(),
-        params: setup.params(),
+        params: setup.chat_params(),
         sampling: setup.settings.sampling.clone(),
         system: setup.settings.system_prompt.clone(),
         overflow: setup.settings.overflow,
