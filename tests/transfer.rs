@@ -119,7 +119,7 @@ fn llama_cpps_web_page_comes_in_with_its_branches() {
         tree(&all[0]),
         [said(None, "user", question), said(Some(1), "assistant", "The Danube."), said(Some(1), "assistant", answer)]
     );
-    assert_eq!((&all[0]["title"], &all[0]["head"]), (&"Rivers of Europe".into(), &3.into()));
+    assert_eq!((&all[0]["title"], &all[0]["head"]), (&"Rivers of Europe".into(), &2.into()));
     assert_eq!(all[0]["system"], "Answer in one sentence.");
     assert_eq!(all[0]["messages"][2]["made"]["model"], "large.gguf");
     let usage = &all[0]["messages"][2]["made"]["usage"];
@@ -147,7 +147,7 @@ fn chatgpts_export_comes_in_with_its_branches() {
             said(Some(3), "assistant", "Yes, a red fox."),
         ]
     );
-    assert_eq!((&all[0]["head"], &all[0]["created"]), (&5.into(), &1_700_000_000_250_u64.into()));
+    assert_eq!((&all[0]["head"], &all[0]["created"]), (&4.into(), &1_700_000_000_250_u64.into()));
     assert_eq!(all[0]["system"], "I study foxes.\n\nBe brief.");
     assert_eq!(all[0]["messages"][4]["made"]["model"], "gpt-4o");
     assert_eq!(without(&told, 0), ["1 image", "1 summary of a thought", "2 tool calls and results"]);
@@ -342,7 +342,7 @@ fn every_own_format_goes_out_and_comes_in_as_it_was() {
     assert!(told.as_array().unwrap().iter().all(|r| r["outcome"] == "here"), "{told}");
     // Without --whole, others do not get what they are not shown.
     let page = home.text(&["export", "rivers", "--format", "html"]);
-    assert!(page.contains("The Volga, with 3,531 km.") && !page.contains("The Danube."), "{page}");
+    assert!(page.contains("The Danube.") && !page.contains("The Volga, with"), "{page}");
     let line = home.text(&["export", "knots", "--format", "jsonl"]);
     let line: Value = serde_json::from_str(&line).unwrap();
     let roles: Vec<&str> = line["messages"].as_array().unwrap().iter().map(|m| m["role"].as_str().unwrap()).collect();
@@ -426,5 +426,5 @@ fn lists_and_searches_tell_where() {
     assert_eq!(home.json(&["search", "fox"]).as_array().unwrap().len(), 4);
     assert!(home.text(&["search", "caspian"]).contains("#1 you: …"));
     let shown = home.text(&["show", "foxes"]);
-    assert!(shown.contains("gpt-4o:\nYes, a red fox.") && !shown.contains("Perhaps"), "{shown}");
+    assert!(shown.contains("gpt-4o:\nPerhaps.") && !shown.contains("a red fox"), "{shown}");
 }

@@ -16,14 +16,9 @@ pub(super) fn comment(c: &Conversation) -> String {
     format!("{}{}{}\n", COMMENT.0, json(c), COMMENT.1)
 }
 
-/// JSON in which nothing can end what it stands in. These characters occur in its strings only, and two dashes too.
+/// JSON in which nothing can end what it stands in. These characters occur in its strings only.
 fn json(c: &Conversation) -> String {
-    own::render(c)
-        .replace('<', "\\u003c")
-        .replace('>', "\\u003e")
-        .replace('&', "\\u0026")
-        .replace("--", "\\u002d\\u002d")
-        .replace('\n', "")
+    own::render(c).replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026").replace('\n', "")
 }
 
 /// The JSON that such a file carries. The last one counts: what stands before may be somebody's words.

@@ -81,17 +81,17 @@ fn what_came_in_is_in_the_chat_and_goes_out_of_it() {
     for title in ["Rivers of", "Foxes", "Knots", "bread", "Stars", "Good morning", "One?", "Old export"] {
         chat.wait_for(title);
     }
-    chat.wait_for("The Volga, with 3,531 km.");
+    chat.wait_for("The Danube.");
     // The other answer is there too.
     chat.type_text("\t");
-    chat.type_text("[");
-    chat.wait_for("The Danube.");
+    chat.type_text("]");
+    chat.wait_for("The Volga, with 3,531 km.");
     chat.type_text("i");
     let path = home.path().join("river.html");
     chat.type_text(&format!("/export {}\r", path.display()));
     chat.wait_for("Exported to");
     let page = std::fs::read_to_string(&path).unwrap();
-    assert!(page.contains("The Danube.") && !page.contains("The Volga, with"), "{page}");
+    assert!(page.contains("The Volga, with") && !page.contains("The Danube."), "{page}");
     chat.type_text(&format!("/export {}\r", path.display()));
     chat.wait_for("is there already");
     chat.quit();
