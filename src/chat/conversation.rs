@@ -136,7 +136,7 @@ pub struct Conversation {
     pub system: String,
     /// The settings of the next answer.
     pub sampling: Sampling,
-    /// Every message, in the order of their entries; ids need not be dense.
+    /// Every message, by id; ids need not be dense.
     pub messages: Vec<Message>,
     /// The last message of the path that is shown.
     pub head: Option<MessageId>,
@@ -207,9 +207,10 @@ impl Conversation {
         match entry {
             Entry::Header { .. } | Entry::Unknown => {}
             Entry::Message(message) => {
-                match self.messages.iter_mut().find(|m| m.id == message.id) {
-                    Some(old) => *old = message.clone(),
-                    None => self.messages.push(message.clone()),
+                // Found by halving: files from elsewhere may hold hundreds of thousands.
+                match self.messages.binary_search_by_key(&message.id, |m| m.id) {
+                    Ok(at) => self.messages[at] = message.clone(),
+                    Err(at) => self.messages.insert(at, message.clone()),
                 }
                 self.head = Some(message.id);
             }

@@ -130,6 +130,7 @@ fn checked(mut c: Conversation) -> Result<Found, String> {
     if let Some(m) = c.messages.iter().find(|m| m.parent.is_some_and(|p| !ids.contains(&p))) {
         return Err(format!("message {} follows one that is not there", m.id));
     }
+    c.messages.sort_by_key(|m| m.id);
     // An answer that was being written when it was exported does not go on here.
     c.messages.iter_mut().for_each(|m| m.state = MessageState::Complete);
     c.head = c.head.filter(|id| ids.contains(id));

@@ -235,6 +235,9 @@ fn own_files_that_are_no_tree_are_refused() {
         let why = read_text(&(head.to_owned() + &messages)).unwrap().remove(0).unwrap_err();
         assert!(why.contains(word), "{why}");
     }
+    let (second, first) = (message(2, 1), r#"{"id":1,"parent":null,"role":"user","text":"x"}"#);
+    let turned = one(&format!("{head}[{second},{first}]}}")).conversation;
+    assert_eq!(turned.messages.iter().map(|m| m.id).collect::<Vec<_>>(), [1, 2]);
     let newer = head.replace("\"version\":1", "\"version\":99") + "[]}";
     assert!(read_text(&newer).unwrap().remove(0).unwrap_err().contains("newer"));
     // An id that would name another file gets another one.

@@ -207,7 +207,7 @@ fn told(rows: &[Row], dry: bool) -> String {
             let _ = writeln!(out, "{}{source}", sanitise_line(&row.file.display().to_string()));
         }
         let title = sanitise_line(row.title.as_deref().unwrap_or_default());
-        let messages = format!("{} messages", row.messages);
+        let messages = format!("{} message{}", row.messages, if row.messages == 1 { "" } else { "s" });
         let branches = if row.branches > 1 { format!(", {} branches", row.branches) } else { String::new() };
         let why = sanitise_line(row.why.as_deref().unwrap_or_default());
         let _ = match row.outcome {

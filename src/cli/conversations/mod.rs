@@ -87,8 +87,9 @@ pub fn command() -> Command {
             Command::new("import")
                 .about("Bring conversations of other programs in; nothing comes in twice")
                 .after_help(
-                    "Understood by what stands in the file: llama.cpp's web page, ChatGPT's conversations.json, LM Studio,\n\
-                     oterm's store.db, aichat's sessions, ShareGPT, chat messages as JSON or JSONL, and llmchat's own exports.\n\n\
+                    "Understood by what stands in the file: llama.cpp's web page, ChatGPT's conversations.json, \
+                     LM Studio, oterm's store.db, aichat's sessions, ShareGPT, chat messages as JSON or JSONL, \
+                     and llmchat's own exports.\n\n\
                      Examples:\n  llmchat conversations import --dry-run conversations.json\n  \
                      llmchat conversations import ~/.lmstudio/conversations\n  \
                      llmchat conversations import ~/.local/share/oterm/store.db",
