@@ -31,6 +31,7 @@
 //! ```text
 //! text chat              nothing of ours
 //! store model config     chat
+//! transfer               chat, text          (formats in and out; touches no file)
 //! paths                  nothing of ours
 //! engine                 chat, model          (llama_cpp_2 appears nowhere else)
 //! app                    chat, text, engine::protocol
@@ -49,4 +50,5 @@ pub mod paths;
 pub mod store;
 pub mod terminal;
 pub mod text;
+pub mod transfer;
 pub mod view;

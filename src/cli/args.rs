@@ -106,31 +106,7 @@ pub fn command() -> Command {
         .arg(switch("continue", "Go on with the conversation that changed last"))
         .arg(Arg::new("resume").long("resume").value_name("ID").help("Go on with this conversation"));
     chatting(root)
-        .subcommand(
-            chatting(Command::new("ask"))
-                .about("Ask one question; the answer goes to stdout and nothing else does")
-                .after_help(
-                    "Examples:\n  llmchat ask 'What is a KV cache?'\n  cat notes.txt | llmchat ask 'Summarise this' --temp 0\n  \
-                     llmchat ask --json -n 64 'Hello' | jq .timings\n  \
-                     llmchat ask --preset code --logprobs 2 'Reverse a list in Python'\n  \
-                     llmchat ask --beams 4 --n-best 4 --json 'Translate to French: good morning'\n  \
-                     llmchat ask --grammar 'root ::= \"yes\" | \"no\"' 'Is water wet?'\n  \
-                     llmchat ask --json-schema-file person.json --logit-bias 'John=-100' 'Invent a person'",
-                )
-                .arg(Arg::new("words").value_name("PROMPT").num_args(0..).help("The question; - reads it from stdin"))
-                .arg(switch("json", "Print one JSON object with text, usage and timings"))
-                .arg(switch("save", "Keep it as a conversation"))
-                .arg(switch("stats", "Print the figures to stderr").alias("verbose"))
-                .arg(
-                    Arg::new("logprobs")
-                        .long("logprobs")
-                        .value_name("N")
-                        .value_parser(value_parser!(u32).range(0..=20))
-                        .help("Print one JSON line a token: its text, log-probability, rank and N others (0 to 20; with beams at most 2)"),
-                )
-                .arg(switch("raw", "Continue the text as it stands, without the chat template (-no-cnv)"))
-                .arg(switch("single-turn", "Accepted for llama.cpp's sake: one turn is what ask does").hide(true)),
-        )
+        .subcommand(ask())
         .subcommand(
             chatting(Command::new("probe"))
                 .about("Show the distribution of the next token after a text, stage by stage")
@@ -168,6 +144,7 @@ pub fn command() -> Command {
         )
         .subcommand(kv_compare())
         .subcommand(plan())
+        .subcommand(super::conversations::command())
         .subcommand(
             Command::new("models")
                 .about("List the models that are found")
@@ -182,6 +159,40 @@ pub fn command() -> Command {
         )
         .subcommand(Command::new("engine").hide(true).about("The engine that the chat starts: JSON lines in and out"))
         .subcommand(Command::new("version").hide(true).about("Print the version"))
+}
+
+fn ask() -> Command {
+    chatting(Command::new("ask"))
+                .about("Ask one question; the answer goes to stdout and nothing else does")
+                .after_help(
+                    "Examples:\n  llmchat ask 'What is a KV cache?'\n  cat notes.txt | llmchat ask 'Summarise this' --temp 0\n  \
+                     llmchat ask --json -n 64 'Hello' | jq .timings\n  \
+                     llmchat ask --in last 'And then?'\n  \
+                     llmchat ask --preset code --logprobs 2 'Reverse a list in Python'\n  \
+                     llmchat ask --beams 4 --n-best 4 --json 'Translate to French: good morning'\n  \
+                     llmchat ask --grammar 'root ::= \"yes\" | \"no\"' 'Is water wet?'\n  \
+                     llmchat ask --json-schema-file person.json --logit-bias 'John=-100' 'Invent a person'",
+                )
+                .arg(Arg::new("words").value_name("PROMPT").num_args(0..).help("The question; - reads it from stdin"))
+                .arg(switch("json", "Print one JSON object with text, usage and timings"))
+                .arg(switch("save", "Keep it as a conversation"))
+                .arg(
+                    Arg::new("in")
+                        .long("in")
+                        .value_name("ID")
+                        .conflicts_with("raw")
+                        .help("Go on with a conversation: its id, words of its title, or 'last'; it keeps question and answer"),
+                )
+                .arg(switch("stats", "Print the figures to stderr").alias("verbose"))
+                .arg(
+                    Arg::new("logprobs")
+                        .long("logprobs")
+                        .value_name("N")
+                        .value_parser(value_parser!(u32).range(0..=20))
+                        .help("Print one JSON line a token: its text, log-probability, rank and N others (0 to 20; with beams at most 2)"),
+                )
+                .arg(switch("raw", "Continue the text as it stands, without the chat template (-no-cnv)"))
+                .arg(switch("single-turn", "Accepted for llama.cpp's sake: one turn is what ask does").hide(true))
 }
 
 fn kv_compare() -> Command {

@@ -328,7 +328,7 @@ impl Desk {
     }
 }
 
-fn only_read(path: &Path, id: &ConversationId) -> Result<Contents, String> {
+pub(super) fn only_read(path: &Path, id: &ConversationId) -> Result<Contents, String> {
     let file = std::fs::File::open(path).map_err(|e| format!("{} cannot be read: {e}", path.display()))?;
     read(file, id)
 }
@@ -355,7 +355,7 @@ fn sentence(error: &io::Error) -> String {
 }
 
 /// Everything that a conversation holds, as the entries that make it.
-fn entries_of(conversation: &Conversation) -> Vec<Entry> {
+pub(super) fn entries_of(conversation: &Conversation) -> Vec<Entry> {
     let c = conversation;
     let version = crate::chat::JOURNAL_VERSION;
     let mut entries = vec![

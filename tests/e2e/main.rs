@@ -12,3 +12,4 @@ mod harness;
 mod outside;
 mod overflow;
 mod terminal;
+mod transfer;
