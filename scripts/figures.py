@@ -41,7 +41,8 @@ class Chat:
         os.symlink(MODELS, f"{self.home.name}/data/models")
         pathlib.Path(f"{self.home.name}/config.toml").touch()
         env = dict(os.environ, TERM="xterm-256color", LLMCHAT_DATA_DIR=f"{self.home.name}/data",
-                   LLMCHAT_STATE_DIR=f"{self.home.name}/state", LLMCHAT_CONFIG=f"{self.home.name}/config.toml")
+                   LLMCHAT_STATE_DIR=f"{self.home.name}/state",
+                   LLMCHAT_CACHE_DIR=f"{self.home.name}/cache", LLMCHAT_CONFIG=f"{self.home.name}/config.toml")
         if trace:
             env["LLMCHAT_TRACE"] = trace
         self.began = time.time()
@@ -92,6 +93,11 @@ class Chat:
                 pass
         return [e["made"] for e in entries if e["type"] == "done"]
 
+    def answered(self, n=1):
+        """Reads until so many answers have ended; looks rarely, because looking takes a share of the cores too."""
+        while len(self.made()) < n:
+            self.rest(0.25)
+
     def close(self):
         self.write("\x11")
         while self.read(0.2):
@@ -130,8 +136,7 @@ def figure_screen(options):
         chat = Chat("--mode", "greedy", "-n", "257", "-t", "2", "-c", "1024")
         chat.rest(2.5)  # the model is loaded by then
         chat.write(STORY + "\r")
-        while not chat.made():
-            chat.read()
+        chat.answered()
         made = chat.made()[0]
         depth = made["usage"]["prompt_tokens"]
         chat.close()
@@ -211,8 +216,7 @@ def figure_reuse(options):
     chat.rest(2.5)  # the model is loaded by then
     for n, question in enumerate((STORY, "And then?", "And after that?"), 1):
         chat.write(question + "\r")
-        while len(chat.made()) < n:
-            chat.read()
+        chat.answered(n)
         chat.rest(0.3)
     usages = [m["usage"] for m in chat.made()]
     chat.close()
@@ -233,8 +237,7 @@ def figure_idle(options):
     chat = Chat("-n", "20")
     chat.rest(2.5)  # the model is loaded by then
     chat.write("hello\r")
-    while not chat.made():
-        chat.read()
+    chat.answered()
     chat.rest(8)
     engine = chat.engine()
     before = (switches(chat.pid), switches(engine))
@@ -256,8 +259,7 @@ def figure_memory(options):
     chat = Chat("-n", "200", "-c", "8192", "-b", "512", "-t", "2", "--temp", "0")
     chat.rest(2.5)  # the model is loaded by then
     chat.write("\x1b[200~" + "All work and no play. " * 660 + "\x1b[201~\r")
-    while not chat.made():
-        chat.read()
+    chat.answered()
     ours = (peak(chat.pid), peak(chat.engine()))
     chat.close()
     text = f"chat {ours[0]:.0f} MiB + engine {ours[1]:.0f} MiB"
@@ -327,12 +329,11 @@ def figure_lens(options):
     """decode with the microscope open ÷ closed"""
     ratios = []
     for _ in range(3):
-        chat = Chat("--temp", "0.8", "-s", "3", "-n", "257", "-t", "2", "-c", "2048")
+        chat = Chat("--temp", "0.8", "-s", "3", "-n", "129", "-t", "2", "-c", "2048")
         chat.rest(2.5)  # the model is loaded by then
-        for n in range(1, 10):
+        for n in range(1, 32):
             chat.write("\x0e" + STORY + "\r")
-            while len(chat.made()) < n:
-                chat.read()
+            chat.answered(n)
             chat.rest(0.5)
             chat.write("\x1b[20~")
             chat.rest(0.5)
@@ -343,14 +344,18 @@ def figure_lens(options):
     return f"{statistics.median(ratios):.3f} ({min(ratios):.2f}–{max(ratios):.2f})"
 
 
-def filled(model, params):
-    """Peak memory in bytes of an engine after a prompt that fills the context and an answer."""
-    engine = subprocess.Popen([PROGRAM, "engine"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+class Engine:
+    """The engine's process with a model."""
 
-    def ask(request, *answers):
-        engine.stdin.write(json.dumps(request) + "\n")
-        engine.stdin.flush()
-        for line in engine.stdout:
+    def __init__(self, model, params):
+        self.process = subprocess.Popen([PROGRAM, "engine"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=subprocess.DEVNULL, text=True)
+        self.ask({"request": "load", "path": model, "params": params}, "loaded")
+
+    def ask(self, request, *answers):
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+        for line in self.process.stdout:
             event = json.loads(line)
             if event["event"] in answers:
                 return event
@@ -358,13 +363,21 @@ def filled(model, params):
                 sys.exit(f"figures: {event}")
         sys.exit("figures: the engine died")
 
-    ask({"request": "load", "path": model, "params": params}, "loaded")
-    tokens = [1000 + i * 2654435761 % 40000 for i in range(params["n_ctx"] - 24)]
-    ask({"request": "generate", "job": 1, "prompt": {"Tokens": tokens}, "ignore_eog": True,
-         "sampling": {"mode": "greedy", "max_tokens": 16}}, "finished")
-    most = peak(engine.pid) * 2**20
-    engine.stdin.close()
-    engine.wait()
+    def generate(self, tokens, most):
+        return self.ask({"request": "generate", "job": 1, "prompt": {"Tokens": tokens}, "ignore_eog": True,
+                         "sampling": {"mode": "greedy", "max_tokens": most}}, "finished")
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def filled(model, params):
+    """Peak memory in bytes of an engine after a prompt that fills the context and an answer."""
+    engine = Engine(model, params | {"cache_ram": 0})
+    engine.generate([1000 + i * 2654435761 % 40000 for i in range(params["n_ctx"] - 24)], 16)
+    most = peak(engine.process.pid) * 2**20
+    engine.end()
     return most
 
 
@@ -394,12 +407,10 @@ def figure_resident(options):
         chat.rest(2.5)  # the model is loaded by then
         for n in range(others):
             chat.write("\x0e" + f"Number {n}. " + "The quick brown fox jumps over the lazy dog. " * 34 + "\r")
-            while len(chat.made()) < n + 1:
-                chat.read()
+            chat.answered(n + 1)
             chat.rest(0.3)
         chat.write("\x0e" + STORY + "\r")
-        while len(chat.made()) < others + 1:
-            chat.read()
+        chat.answered(others + 1)
         made = chat.made()[-1]
         chat.close()
         return made["timings"]["tokens_per_second"]
@@ -408,10 +419,27 @@ def figure_resident(options):
     return f"{statistics.median(ratios):.3f} ({min(ratios):.2f}–{max(ratios):.2f})"
 
 
+def figure_resume(options):
+    """opening a conversation of 4,000 tokens from its state file ÷ reading them"""
+    ratios, words = [], []
+    for _ in range(3):
+        with tempfile.TemporaryDirectory() as folder:
+            params = {"n_ctx": 8192, "threads": 2, "gpu_layers": 0, "cache_disk": 2**30, "cache_dir": folder}
+            tokens = [1000 + i * 2654435761 % 40000 for i in range(4000)]
+            times = []
+            for _ in range(2):
+                engine = Engine(MODEL, params)
+                times.append(engine.generate(tokens, 1)["timings"]["ttft_ms"])
+                engine.end()
+            ratios.append(times[1] / times[0])
+            words.append(times[1])
+    return f"{statistics.median(ratios):.3f} ({min(ratios):.3f}–{max(ratios):.3f}); first token after {statistics.median(words):.0f} ms"
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--raw")
-    parser.add_argument("--only", default="bench,screen,start,keys,stop,reuse,idle,memory,busy,beams,answer,lens,resident,plan")
+    parser.add_argument("--only", default="bench,screen,start,keys,stop,reuse,idle,memory,busy,beams,answer,lens,resident,resume,plan")
     options = parser.parse_args()
     for name in options.only.split(","):
         figure = globals()[f"figure_{name}"]

@@ -25,8 +25,10 @@ pub struct Settings {
     pub gpu_layers: i32,
     /// Keep the whole context of sliding-window layers.
     pub swa_full: bool,
-    /// Conversations and branches that stay in the cache beside the one at work.
-    pub resident: u32,
+    /// MiB of memory for states of the KV cache that are not in it; `None` to choose.
+    pub cache_ram: Option<u32>,
+    /// MiB of files for them.
+    pub cache_disk: u32,
     /// Make a context longer than the model was trained on.
     pub beyond_trained: bool,
     /// How positions are told to the model.
@@ -63,7 +65,8 @@ impl Default for Settings {
             threads: 0,
             gpu_layers: -1,
             swa_full: true,
-            resident: 8,
+            cache_ram: None,
+            cache_disk: 4096,
             beyond_trained: false,
             rope: Rope::default(),
             overflow: Overflow::default(),
@@ -103,7 +106,12 @@ impl Settings {
                 self.gpu_layers = number.map_err(|e| e + ", or all")?;
             }
             "swa_full" => self.swa_full = truth(name, text)?,
-            "resident" => self.resident = whole(name, text, 0, 31)?,
+            "cache_ram" if text == "auto" => self.cache_ram = None,
+            "cache_ram" => {
+                let number = whole(name, text, 0, 16 << 20);
+                self.cache_ram = Some(number.map_err(|e| e + ", or auto")?);
+            }
+            "cache_disk" => self.cache_disk = whole(name, text, 0, 16 << 20)?,
             "beyond_trained" => self.beyond_trained = truth(name, text)?,
             "rope_scaling" => {
                 self.rope.scaling = RopeScaling::named(text).ok_or_else(|| {
@@ -152,7 +160,8 @@ impl Settings {
             "gpu_layers" if self.gpu_layers < 0 => "all".to_owned(),
             "gpu_layers" => self.gpu_layers.to_string(),
             "swa_full" => self.swa_full.to_string(),
-            "resident" => self.resident.to_string(),
+            "cache_ram" => self.cache_ram.map_or_else(|| "auto".to_owned(), |n| n.to_string()),
+            "cache_disk" => self.cache_disk.to_string(),
             "beyond_trained" => self.beyond_trained.to_string(),
             "rope_scaling" => self.rope.scaling.name().to_owned(),
             "rope_freq_base" => self.rope.freq_base.to_string(),

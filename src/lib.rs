@@ -22,7 +22,8 @@
 //! * Prefill decodes whole batches, not small chunks: those cost a tenth to a fifth of its rate. A stop and the
 //!   progress bar come from llama.cpp's abort callback, which is called once a graph node (`engine::native`).
 //! * The step loop serves one job at a time and others wait. What runs is always sequence 0 of the cache; what a prompt
-//!   leaves is parked in a sequence of its own that shares its trunk (`engine::sequences`).
+//!   leaves is kept outside of the cache, in memory and in files (`engine::states`): resident sequences would slow each
+//!   step down, and cells that lie elsewhere than in a cold run give other last bits.
 //! * What is shown is not always what is sent: a conversation may be cut (`chat::Conversation::sent_to`).
 //! * Threads are watched by what a step takes, and the engine's process gets a short OpenMP spin.
 //!
@@ -31,6 +32,7 @@
 //! ```text
 //! text chat              nothing of ours
 //! store model config     chat
+//! transfer               chat, text          (formats in and out; touches no file)
 //! paths                  nothing of ours
 //! engine                 chat, model          (llama_cpp_2 appears nowhere else)
 //! app                    chat, text, engine::protocol
@@ -49,4 +51,5 @@ pub mod paths;
 pub mod store;
 pub mod terminal;
 pub mod text;
+pub mod transfer;
 pub mod view;

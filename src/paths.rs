@@ -10,6 +10,8 @@ pub struct Paths {
     pub data: PathBuf,
     /// The log, and what is remembered between runs.
     pub state: PathBuf,
+    /// What can be made again: states of the KV cache.
+    pub cache: PathBuf,
     /// The settings file.
     pub config: PathBuf,
     /// The user's home, where it is known.
@@ -17,7 +19,7 @@ pub struct Paths {
 }
 
 impl Paths {
-    /// The folders: `LLMCHAT_DATA_DIR`, `LLMCHAT_STATE_DIR` and `LLMCHAT_CONFIG` (a file) before the platform's.
+    /// The folders: `LLMCHAT_DATA_DIR`, `LLMCHAT_STATE_DIR`, `LLMCHAT_CACHE_DIR` and `LLMCHAT_CONFIG` (a file) before the platform's.
     ///
     /// # Errors
     /// If there is neither a home folder nor the variables.
@@ -29,7 +31,8 @@ impl Paths {
         let project = directories::ProjectDirs::from("", "", "llmchat");
         let env = |name: &str| env(name).filter(|v| !v.is_empty()).map(PathBuf::from);
         let none = || {
-            "There is no home folder. Set HOME, or LLMCHAT_DATA_DIR, LLMCHAT_STATE_DIR and LLMCHAT_CONFIG".to_owned()
+            "There is no home folder. Set HOME, or LLMCHAT_DATA_DIR, LLMCHAT_STATE_DIR, LLMCHAT_CACHE_DIR and LLMCHAT_CONFIG"
+                .to_owned()
         };
         let own = project.as_ref();
         Ok(Self {
@@ -37,6 +40,7 @@ impl Paths {
             state: env("LLMCHAT_STATE_DIR")
                 .or_else(|| own.map(|p| p.state_dir().unwrap_or(p.data_local_dir()).to_owned()))
                 .ok_or_else(none)?,
+            cache: env("LLMCHAT_CACHE_DIR").or_else(|| own.map(|p| p.cache_dir().to_owned())).ok_or_else(none)?,
             config: env("LLMCHAT_CONFIG")
                 .or_else(|| own.map(|p| p.config_dir().join("config.toml")))
                 .ok_or_else(none)?,
@@ -64,6 +68,11 @@ impl Paths {
         self.state.join("llmchat.log")
     }
 
+    /// The folder of states of the KV cache.
+    pub fn states(&self) -> PathBuf {
+        self.cache.join("states")
+    }
+
     /// The file that names the model that was used last.
     pub fn last_model(&self) -> PathBuf {
         self.state.join("last-model")
@@ -83,6 +92,7 @@ mod tests {
         assert_eq!(own.conversations(), PathBuf::from("/own/LLMCHAT_DATA_DIR/conversations"));
         assert_eq!(own.models(), PathBuf::from("/own/LLMCHAT_DATA_DIR/models"));
         assert_eq!(own.log(), PathBuf::from("/own/LLMCHAT_STATE_DIR/llmchat.log"));
+        assert_eq!(own.states(), PathBuf::from("/own/LLMCHAT_CACHE_DIR/states"));
         assert_eq!(own.config, PathBuf::from("/own/LLMCHAT_CONFIG"));
     }
 }

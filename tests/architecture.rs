@@ -4,13 +4,14 @@
 use std::path::{Path, PathBuf};
 
 /// Rooms and the rooms of ours that they may use; `cli` may use everything.
-const MAY_USE: [(&str, &[&str]); 10] = [
+const MAY_USE: [(&str, &[&str]); 11] = [
     ("text", &[]),
     ("chat", &[]),
     ("paths", &[]),
     ("store", &["chat"]),
     ("model", &["chat"]),
     ("config", &["chat"]),
+    ("transfer", &["chat", "text"]),
     ("engine", &["chat", "model"]),
     ("app", &["chat", "text", "engine::protocol"]),
     ("view", &["app", "chat", "text"]),

@@ -53,7 +53,7 @@ fn a_regenerate_a_branch_and_the_way_back_read_one_token_or_the_new_ones() {
 }
 
 #[test]
-fn a_full_cache_lets_go_of_what_was_used_longest_ago_and_never_of_what_runs() {
+fn a_cache_that_is_full_costs_nothing_as_long_as_there_is_memory() {
     let mut engine = Engine::load(smollm(), ContextParams { n_ctx: Some(512), ..params() });
     for i in 0..6 {
         let answer = engine.ask(chat(&[&format!("Story number {i}. ").repeat(20)]), greedy(60));
@@ -63,7 +63,14 @@ fn a_full_cache_lets_go_of_what_was_used_longest_ago_and_never_of_what_runs() {
     assert_eq!(fresh(&engine.ask(chat(&[&text]), greedy(10))), 1, "the last is there");
     let long = engine.ask(chat(&[&"A long one. ".repeat(110)]), greedy(20));
     assert_eq!(long.tokens, 20);
-    assert!(fresh(&engine.ask(chat(&[&text]), greedy(10))) > 50, "the long one needed its room");
+    assert_eq!(fresh(&engine.ask(chat(&[&text]), greedy(10))), 1, "it comes back from memory");
+    // Without memory for it, it is read again.
+    let none = ContextParams { n_ctx: Some(512), cache_ram: Some(0), ..params() };
+    drop(engine);
+    let mut engine = Engine::load(smollm(), none);
+    engine.ask(chat(&[&text]), greedy(10));
+    engine.ask(chat(&["Something else."]), greedy(10));
+    assert!(fresh(&engine.ask(chat(&[&text]), greedy(10))) > 50);
 }
 
 #[test]
@@ -81,6 +88,8 @@ fn reading_the_conversation_for_its_surprise_costs_nobody_the_cache() {
 struct Talk {
     system: String,
     texts: Vec<String>,
+    /// Some of its answers were written by a search with beams.
+    searched: bool,
 }
 
 impl Talk {
@@ -108,11 +117,12 @@ impl Dice {
 }
 
 /// Something happens in one of the conversations, and an answer is written.
-fn play(engine: &mut Engine, talks: &mut [Talk], dice: &mut Dice, raw: bool) -> (Prompt, Answer) {
+fn play(engine: &mut Engine, talks: &mut [Talk], dice: &mut Dice, model: &Model) -> (Prompt, Answer, bool) {
     const WORDS: [&str; 8] = ["rain", "a fox", "tin", "Rome", "tea", "seven", "glass", "moss"];
+    let raw = model.raw;
     let at = dice.roll(talks.len());
     let word = WORDS[dice.roll(WORDS.len())];
-    match dice.roll(7) {
+    match dice.roll(9) {
         // Another question, or the first one changed.
         0 | 1 => talks[at].texts.push(format!("Say something about {word}.")),
         2 => talks[at].texts[0] = format!("Tell me of {word}."),
@@ -140,10 +150,21 @@ fn play(engine: &mut Engine, talks: &mut [Talk], dice: &mut Dice, raw: bool) -> 
             let beam = Sampling { mode: Mode::Beam, beams: 3, n_best: 3, max_tokens: 8, ..Sampling::default() };
             let found = engine.ask(talks[at].prompt(raw), beam);
             if talks[at].texts.len() % 2 == 1 && dice.roll(2) == 0 {
+                talks[at].searched = true;
                 talks[at].texts.push(found.text);
                 talks[at].texts.push(format!("And {word}?"));
             }
         }
+        // A part of the last answer is gone on from.
+        6 if talks[at].texts.len().is_multiple_of(2) => {
+            let last = talks[at].texts.pop().unwrap_or_default();
+            let half: String = last.chars().take(last.chars().count() / 2).collect();
+            let cut = Talk { texts: [&talks[at].texts[..], &[half]].concat(), ..talks[at].clone() };
+            let prompt = cut.prompt(raw);
+            return (prompt.clone(), engine.ask(prompt, greedy(8)), talks[at].searched);
+        }
+        // Another process goes on with what this one has left in files.
+        7 => engine.restart((model.path)(), model.params.clone()),
         // The same again.
         _ => {}
     }
@@ -160,36 +181,52 @@ fn play(engine: &mut Engine, talks: &mut [Talk], dice: &mut Dice, raw: bool) -> 
     if dice.roll(3) == 0 {
         talks[at].texts.pop();
     }
-    (prompt, answer)
+    (prompt, answer, talks[at].searched)
 }
 
-fn scripts(path: std::path::PathBuf, raw: bool, seeds: std::ops::Range<u64>) {
-    let small = ContextParams { n_ctx: Some(1024), ..params() };
+/// What scripts run on.
+struct Model {
+    path: fn() -> std::path::PathBuf,
+    raw: bool,
+    params: ContextParams,
+}
+
+/// Token by token, so that what a token's figures are does not depend on what was computed with it; then an answer has
+/// to be that of a cold run to the last token. Only what beams wrote was computed beside others all the same.
+fn scripts(path: fn() -> std::path::PathBuf, raw: bool, seeds: std::ops::Range<u64>) {
+    let folder = tempfile::tempdir().unwrap();
+    let params = ContextParams { n_ctx: Some(1024), n_ubatch: 1, ..params() };
+    let kept = ContextParams { cache_disk: 1 << 30, cache_dir: Some(folder.path().to_owned()), ..params.clone() };
+    let model = Model { path, raw, params: kept };
     let mut answers = Vec::new();
     {
-        let mut engine = Engine::load(path.clone(), small.clone());
+        let mut engine = Engine::load(path(), model.params.clone());
         for seed in seeds {
             let mut dice = Dice(seed);
-            let mut talks: Vec<Talk> = (0..3)
-                .map(|i| Talk { system: format!("You are number {}.", i / 2), texts: vec![format!("Hello from {i}.")] })
-                .collect();
+            let talk = |i| Talk {
+                system: format!("You are number {}.", i / 2),
+                texts: vec![format!("Hello from {i}.")],
+                searched: false,
+            };
+            let mut talks: Vec<Talk> = (0..3).map(talk).collect();
             for step in 0..4 {
-                let (prompt, answer) = play(&mut engine, &mut talks, &mut dice, raw);
-                answers.push((format!("script {seed}, step {step}"), prompt, answer));
+                let (prompt, answer, searched) = play(&mut engine, &mut talks, &mut dice, &model);
+                answers.push((format!("script {seed}, step {step}"), prompt, answer, searched));
             }
         }
     }
-    let mut cold = Engine::load(path, small);
-    let reused: u32 = answers.iter().map(|(_, _, a)| a.usage.reused_tokens).sum();
+    let mut cold = Engine::load(path(), ContextParams { cache_ram: Some(0), ..params });
+    let reused: u32 = answers.iter().map(|(_, _, a, _)| a.usage.reused_tokens).sum();
     assert!(reused > 0);
     let mut same = 0;
-    for (what, prompt, answer) in &answers {
-        let told = cold.cold_says(prompt, 8, &answer.text);
-        assert!(matches!(told, Cold::Same | Cold::Tie), "{what}: {told:?}");
-        same += usize::from(told == Cold::Same);
+    for (what, prompt, answer, searched) in &answers {
+        match cold.cold_says(prompt, 8, &answer.text) {
+            Cold::Same => same += 1,
+            Cold::Tie if *searched => {}
+            told => panic!("{what}: {told:?}; {prompt:?} {:?}", answer.usage),
+        }
     }
-    println!("{same} of {} answers equal, the others part at a tie; {reused} tokens reused", answers.len());
-    assert!(same * 3 > answers.len() * 2, "{same} of {}", answers.len());
+    println!("{same} of {} answers equal, the others behind a search; {reused} tokens reused", answers.len());
 }
 
 /// The comparison would find a ledger that is wrong by a single word of an earlier turn.
@@ -213,10 +250,10 @@ fn number() -> u64 {
 
 #[test]
 fn whatever_happened_before_an_answer_is_that_of_a_cold_run() {
-    scripts(smollm(), false, 0..number());
+    scripts(smollm, false, 0..number());
 }
 
 #[test]
 fn so_it_is_with_the_other_model() {
-    scripts(gemma(), true, 1000..1000 + number());
+    scripts(gemma, true, 1000..1000 + number());
 }

@@ -46,10 +46,10 @@ impl App {
                 (KeyCode::Char('d') | KeyCode::Delete, Holder::Main) if self.engine.job.is_some() => {
                     self.tell("An answer is being written there; Esc twice stops it");
                 }
-                (KeyCode::Char('d') | KeyCode::Delete, Holder::Main | Holder::Parked) => {
+                (KeyCode::Char('d') | KeyCode::Delete, Holder::Main | Holder::Memory | Holder::File) => {
                     self.effects.push(Effect::Engine(Request::Drop { seq }));
                 }
-                (KeyCode::Char('p'), Holder::Main | Holder::Parked) => {
+                (KeyCode::Char('p'), Holder::Main | Holder::Memory | Holder::File) => {
                     self.effects.push(Effect::Engine(Request::Pin { seq }));
                 }
                 (KeyCode::Char('d' | 'p') | KeyCode::Delete, Holder::Branch) => {

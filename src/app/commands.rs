@@ -116,6 +116,7 @@ commands! {
     System         Global   "system"     ["system-prompt"]              "[TEXT]"      ["f6"]                       ""         "Change this conversation's system prompt.";
     Rename         Global   "rename"     ["title"]                      "[TITLE]"     []                           ""         "Give this conversation another title.";
     Delete         Global   "delete"     []                             ""            []                           ""         "Move this conversation to the trash folder.";
+    Export         Global   "export"     ["save", "dump"]               "[FILE]"      []                           ""         "Write this conversation into a file: md, html, txt, json or jsonl.";
     Regenerate     Global   "regen"      ["regenerate", "retry"]        ""            ["f7"]                       ""         "Answer the last question again; the old answer stays in the file.";
     Continue       Global   "continue"   []                             ""            []                           ""         "Let the last answer go on.";
     EditLast       Global   "edit"       []                             ""            ["f8"]                       ""         "Take the last question back into the input box.";

@@ -410,9 +410,12 @@ impl App {
                     info.threads = threads;
                 }
             }
-            EngineEvent::Started { job, prompt_tokens, reused_tokens, cells, because, notes, .. } => {
+            EngineEvent::Started {
+                job, prompt_tokens, reused_tokens, restored_tokens, cells, because, notes, ..
+            } => {
                 if self.heard(job) {
                     self.engine.figures.started(prompt_tokens, reused_tokens);
+                    self.engine.figures.restored = restored_tokens;
                     self.engine.figures.because = because;
                     self.engine.cells = cells;
                     if self.engine.job.as_ref().is_some_and(|j| j.summary.is_none()) {

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crossterm::event::{KeyEvent, MouseEvent};
 
-use crate::chat::{ConversationId, Overflow, Preset, Sampling, StoreEvent, StoreRequest};
+use crate::chat::{Conversation, ConversationId, Overflow, Preset, Sampling, StoreEvent, StoreRequest};
 use crate::engine::protocol::{ContextParams, EngineNews, Problem, Request};
 
 /// The time of an event, so that the app has no clock of its own.
@@ -89,6 +89,8 @@ pub enum Event {
     GrammarRead(Result<String, String>),
     /// Answer to [`Effect::SavePresets`]: where, or why not.
     PresetsSaved(Result<String, String>),
+    /// Answer to [`Effect::Export`]: where, or why not.
+    Exported(Result<String, String>),
     /// Back from [`Effect::Suspend`].
     Resumed,
     /// The time that [`super::App::wake_at`] named has come.
@@ -116,6 +118,8 @@ pub enum Effect {
     Copy(String),
     /// Read a grammar or JSON schema.
     ReadGrammar(PathBuf),
+    /// Write a conversation into a file: what stood behind the command says how and where.
+    Export(Box<Conversation>, String),
     /// Save the user's presets.
     SavePresets(Vec<Preset>),
     /// Open text in the user's editor.

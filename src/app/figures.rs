@@ -35,6 +35,8 @@ pub struct Figures {
     pub read: u32,
     /// Times; what is known so far.
     pub timings: Timings,
+    /// Reused tokens that were brought back from memory or a file.
+    pub restored: u32,
     /// Why no more of what the cache holds was reused.
     pub because: Option<Because>,
     /// The end of the answer has come before: rounds and tokens of a round.

@@ -254,9 +254,10 @@ impl App {
                 self.input.set(text.trim_end_matches('\n'));
                 self.typed();
             }
-            Event::Edited(Err(why)) | Event::PresetsSaved(Err(why)) => self.error(why),
+            Event::Edited(Err(why)) | Event::PresetsSaved(Err(why)) | Event::Exported(Err(why)) => self.error(why),
             Event::GrammarRead(read) => self.grammar_read(read),
             Event::PresetsSaved(Ok(path)) => self.tell(format!("Saved in {path}")),
+            Event::Exported(Ok(path)) => self.tell(format!("Exported to {path}")),
             Event::Copied(Ok(how)) => self.tell(format!("Copied {how}")),
             Event::Copied(Err(why)) => self.error(format!("Not copied: {why}")),
             Event::Resumed => self.effects.push(Effect::Repaint),

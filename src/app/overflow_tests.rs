@@ -276,6 +276,7 @@ fn an_answer_that_fills_the_context_is_kept_and_goes_on_after_the_choice() {
         job,
         prompt_tokens: 9,
         reused_tokens: 0,
+        restored_tokens: 0,
         cells: crate::engine::protocol::Cells::default(),
         seed: 1,
         because: None,

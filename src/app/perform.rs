@@ -58,6 +58,7 @@ impl App {
                 let id = self.chat.conversation.id.clone();
                 self.overlay = Some(Overlay::Delete(id, self.chat.title().to_owned()));
             }
+            Command::Export => self.export(""),
             Command::Regenerate => match self.chat.last_question() {
                 Some(question) => self.answer_again(question),
                 None => self.tell("There is no question yet"),

@@ -47,6 +47,7 @@ impl App {
                 let id = self.chat.conversation.id.clone();
                 self.rename(id, title);
             }
+            (Command::Export, how) if !how.is_empty() => self.export(how),
             (Command::Presets, name) if !name.is_empty() => self.preset(name),
             (Command::Samplers, stages) if !stages.is_empty() => self.set_order(stages),
             (Command::Bias, bias) if !bias.is_empty() => self.set_bias(bias),
@@ -60,6 +61,15 @@ impl App {
             }
         }
         true
+    }
+
+    /// Writes this conversation into a file.
+    pub(super) fn export(&mut self, how: &str) {
+        if self.chat.conversation.messages.is_empty() {
+            self.tell("There is nothing to export yet");
+            return;
+        }
+        self.effects.push(Effect::Export(Box::new(self.chat.conversation.clone()), how.to_owned()));
     }
 
     /// `/set temp 0.7`, `/set parameter temperature 0.7`, `/set system …`, `/set num_ctx 4096`.

@@ -126,6 +126,7 @@ impl Rig {
             job,
             prompt_tokens: 41,
             reused_tokens: 12,
+            restored_tokens: 0,
             cells,
             seed: 7,
             because: None,

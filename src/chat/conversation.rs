@@ -11,6 +11,9 @@ use super::journal::Entry;
 use super::metrics::{Made, TokenRecord};
 use super::sampling::Sampling;
 
+/// Longest part of a title in a file's name.
+const LONGEST_SLUG: usize = 40;
+
 /// Names a conversation and its file: ASCII letters, digits and dashes only.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -32,6 +35,29 @@ impl ConversationId {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// How a file of this conversation is called, without its end. The part of the title is for people; only the id
+    /// counts, so whatever the title is, the name is a plain one.
+    pub fn file_stem(&self, title: Option<&str>) -> String {
+        let slug = slug(title.unwrap_or_default());
+        if slug.is_empty() { self.0.clone() } else { format!("{self}-{slug}") }
+    }
+}
+
+/// ASCII letters and digits of a title, with single dashes between.
+fn slug(title: &str) -> String {
+    let mut slug = String::new();
+    for c in title.chars() {
+        if slug.len() >= LONGEST_SLUG {
+            break;
+        }
+        if c.is_ascii_alphanumeric() {
+            slug.push(c.to_ascii_lowercase());
+        } else if !slug.is_empty() && !slug.ends_with('-') {
+            slug.push('-');
+        }
+    }
+    slug.trim_end_matches('-').to_owned()
 }
 
 impl fmt::Display for ConversationId {
@@ -112,7 +138,7 @@ pub struct Conversation {
     pub system: String,
     /// The settings of the next answer.
     pub sampling: Sampling,
-    /// Every message, in the order of their entries; ids need not be dense.
+    /// Every message, by id; ids need not be dense.
     pub messages: Vec<Message>,
     /// The last message of the path that is shown.
     pub head: Option<MessageId>,
@@ -189,9 +215,10 @@ impl Conversation {
         match entry {
             Entry::Header { .. } | Entry::Unknown => {}
             Entry::Message(message) => {
-                match self.messages.iter_mut().find(|m| m.id == message.id) {
-                    Some(old) => *old = message.clone(),
-                    None => self.messages.push(message.clone()),
+                // Found by halving: files from elsewhere may hold hundreds of thousands.
+                match self.messages.binary_search_by_key(&message.id, |m| m.id) {
+                    Ok(at) => self.messages[at] = message.clone(),
+                    Err(at) => self.messages.insert(at, message.clone()),
                 }
                 self.head = self.standing(message.id);
             }

@@ -1,5 +1,6 @@
 //! The conversation as a tree: its branches, what is deleted of it, its order on a screen.
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::conversation::{Conversation, ConversationId, Message, MessageId, MessageState, Role};
@@ -32,6 +33,26 @@ impl Conversation {
     /// Whether a message, or something that it follows, is deleted.
     pub fn is_deleted(&self, id: MessageId) -> bool {
         self.deleted_at(id).is_some()
+    }
+
+    /// The conversation without what is deleted of it, as it leaves the program.
+    pub fn standing_only(&self) -> Cow<'_, Self> {
+        if self.deleted.is_empty() {
+            return Cow::Borrowed(self);
+        }
+        let mut gone: BTreeSet<MessageId> = BTreeSet::new();
+        // In one pass, because a message is younger than what it follows.
+        for message in &self.messages {
+            if self.deleted.contains(&message.id) || message.parent.is_some_and(|p| gone.contains(&p)) {
+                gone.insert(message.id);
+            }
+        }
+        let mut left = self.clone();
+        left.messages.retain(|m| !gone.contains(&m.id));
+        left.cuts.retain(|cut| !gone.contains(&cut.after));
+        left.deleted.clear();
+        left.history = History::default();
+        Cow::Owned(left)
     }
 
     /// The message with which this one was deleted: itself, or the nearest before it.
@@ -196,6 +217,16 @@ impl Conversation {
 mod tests {
     use super::*;
     use crate::chat::{Cut, Sampling};
+
+    #[test]
+    fn what_is_deleted_does_not_leave_the_program() {
+        let mut c = made(&[(1, 0), (2, 1), (3, 2), (4, 1), (5, 4)]);
+        assert!(matches!(c.standing_only(), Cow::Borrowed(_)));
+        c.apply(&Entry::Delete { id: 4 });
+        let left = c.standing_only();
+        assert_eq!(left.messages.iter().map(|m| m.id).collect::<Vec<_>>(), [1, 2, 3]);
+        assert!(left.deleted.is_empty() && left.head.is_some_and(|head| head < 4));
+    }
 
     /// Messages as id and parent, odd ids being questions.
     fn made(messages: &[(MessageId, MessageId)]) -> Conversation {

@@ -11,7 +11,7 @@ use crate::config::{SETTINGS, Settings};
 use crate::engine::protocol::Glance;
 
 /// Flags of llama.cpp with one dash and several letters, which clap does not know, and what they are here.
-const FAMILIAR: [(&str, &str); 12] = [
+const FAMILIAR: [(&str, &str); 13] = [
     ("-sys", "--system-prompt"),
     ("-ngl", "--gpu-layers"),
     ("-st", "--single-turn"),
@@ -22,6 +22,7 @@ const FAMILIAR: [(&str, &str); 12] = [
     ("-ctk", "--cache-type-k"),
     ("-ctv", "--cache-type-v"),
     ("-fa", FLASH),
+    ("-cram", "--cache-ram"),
     ("--temperature", "--temp"),
     ("--n-predict", "--predict"),
 ];
@@ -30,7 +31,7 @@ const FAMILIAR: [(&str, &str); 12] = [
 const FLASH: &str = "--flash-attn";
 
 /// Settings that have a flag: flag, short flag, setting, what stands behind it.
-const FLAGS: [(&str, Option<char>, &str, &str, &str); 13] = [
+const FLAGS: [(&str, Option<char>, &str, &str, &str); 15] = [
     ("model", Some('m'), "model", "FILE|NAME", "The model: a GGUF file, or a name from 'llmchat models'"),
     ("ctx-size", Some('c'), "ctx_size", "N", "Tokens that the model sees at once; 0 takes its trained length"),
     ("threads", Some('t'), "threads", "N", "Compute threads; 0 measures what is fastest"),
@@ -43,6 +44,8 @@ const FLAGS: [(&str, Option<char>, &str, &str, &str); 13] = [
     ("system-prompt", None, "system_prompt", "TEXT", "What the model is told before the first question (-sys)"),
     ("cache-type-k", None, "cache_type_k", "TYPE", "Type of K in the cache (-ctk): f16, bf16, q8_0, q5_1 or q4_0"),
     ("cache-type-v", None, "cache_type_v", "TYPE", "Type of V in the cache (-ctv)"),
+    ("cache-ram", None, "cache_ram", "MIB", "Memory for what conversations left in the cache (-cram); 0 keeps nothing"),
+    ("cache-disk", None, "cache_disk", "MIB", "Files for the same, which outlast the program; 0 writes none"),
     ("flash-attn", None, "flash_attn", "on|off|auto", "Attention tile by tile (-fa); without a value: on"),
 ];
 
@@ -103,31 +106,7 @@ pub fn command() -> Command {
         .arg(switch("continue", "Go on with the conversation that changed last"))
         .arg(Arg::new("resume").long("resume").value_name("ID").help("Go on with this conversation"));
     chatting(root)
-        .subcommand(
-            chatting(Command::new("ask"))
-                .about("Ask one question; the answer goes to stdout and nothing else does")
-                .after_help(
-                    "Examples:\n  llmchat ask 'What is a KV cache?'\n  cat notes.txt | llmchat ask 'Summarise this' --temp 0\n  \
-                     llmchat ask --json -n 64 'Hello' | jq .timings\n  \
-                     llmchat ask --preset code --logprobs 2 'Reverse a list in Python'\n  \
-                     llmchat ask --beams 4 --n-best 4 --json 'Translate to French: good morning'\n  \
-                     llmchat ask --grammar 'root ::= \"yes\" | \"no\"' 'Is water wet?'\n  \
-                     llmchat ask --json-schema-file person.json --logit-bias 'John=-100' 'Invent a person'",
-                )
-                .arg(Arg::new("words").value_name("PROMPT").num_args(0..).help("The question; - reads it from stdin"))
-                .arg(switch("json", "Print one JSON object with text, usage and timings"))
-                .arg(switch("save", "Keep it as a conversation"))
-                .arg(switch("stats", "Print the figures to stderr").alias("verbose"))
-                .arg(
-                    Arg::new("logprobs")
-                        .long("logprobs")
-                        .value_name("N")
-                        .value_parser(value_parser!(u32).range(0..=20))
-                        .help("Print one JSON line a token: its text, log-probability, rank and N others (0 to 20; with beams at most 2)"),
-                )
-                .arg(switch("raw", "Continue the text as it stands, without the chat template (-no-cnv)"))
-                .arg(switch("single-turn", "Accepted for llama.cpp's sake: one turn is what ask does").hide(true)),
-        )
+        .subcommand(ask())
         .subcommand(
             chatting(Command::new("probe"))
                 .about("Show the distribution of the next token after a text, stage by stage")
@@ -165,6 +144,7 @@ pub fn command() -> Command {
         )
         .subcommand(kv_compare())
         .subcommand(plan())
+        .subcommand(super::conversations::command())
         .subcommand(
             Command::new("models")
                 .about("List the models that are found")
@@ -179,6 +159,40 @@ pub fn command() -> Command {
         )
         .subcommand(Command::new("engine").hide(true).about("The engine that the chat starts: JSON lines in and out"))
         .subcommand(Command::new("version").hide(true).about("Print the version"))
+}
+
+fn ask() -> Command {
+    chatting(Command::new("ask"))
+                .about("Ask one question; the answer goes to stdout and nothing else does")
+                .after_help(
+                    "Examples:\n  llmchat ask 'What is a KV cache?'\n  cat notes.txt | llmchat ask 'Summarise this' --temp 0\n  \
+                     llmchat ask --json -n 64 'Hello' | jq .timings\n  \
+                     llmchat ask --in last 'And then?'\n  \
+                     llmchat ask --preset code --logprobs 2 'Reverse a list in Python'\n  \
+                     llmchat ask --beams 4 --n-best 4 --json 'Translate to French: good morning'\n  \
+                     llmchat ask --grammar 'root ::= \"yes\" | \"no\"' 'Is water wet?'\n  \
+                     llmchat ask --json-schema-file person.json --logit-bias 'John=-100' 'Invent a person'",
+                )
+                .arg(Arg::new("words").value_name("PROMPT").num_args(0..).help("The question; - reads it from stdin"))
+                .arg(switch("json", "Print one JSON object with text, usage and timings"))
+                .arg(switch("save", "Keep it as a conversation"))
+                .arg(
+                    Arg::new("in")
+                        .long("in")
+                        .value_name("ID")
+                        .conflicts_with("raw")
+                        .help("Go on with a conversation: its id, words of its title, or 'last'; it keeps question and answer"),
+                )
+                .arg(switch("stats", "Print the figures to stderr").alias("verbose"))
+                .arg(
+                    Arg::new("logprobs")
+                        .long("logprobs")
+                        .value_name("N")
+                        .value_parser(value_parser!(u32).range(0..=20))
+                        .help("Print one JSON line a token: its text, log-probability, rank and N others (0 to 20; with beams at most 2)"),
+                )
+                .arg(switch("raw", "Continue the text as it stands, without the chat template (-no-cnv)"))
+                .arg(switch("single-turn", "Accepted for llama.cpp's sake: one turn is what ask does").hide(true))
 }
 
 fn kv_compare() -> Command {

@@ -8,8 +8,9 @@ use serde::Serialize;
 
 use super::Stop;
 use super::context::Context;
+use super::keep::Kept;
 use super::out::{print, unwritten};
-use super::running::{Ask, Done, Failure, Running};
+use super::running::{Ask, Done, Running};
 use crate::app::title_of;
 use crate::chat::{Conversation, ConversationId, Entry, Finish, Made, Message, Role, StoreRequest};
 use crate::chat::{Mode, Sampling, Timings, TokenRecord, Usage};
@@ -18,7 +19,6 @@ use crate::store::Worker;
 use crate::text::Sanitiser;
 
 /// What to ask, and how to answer.
-#[derive(Debug)]
 pub struct Options {
     /// The question.
     pub prompt: String,
@@ -32,6 +32,8 @@ pub struct Options {
     pub raw: bool,
     /// A JSON line a token with its probability and so many others, instead of the text.
     pub logprobs: Option<u32>,
+    /// The conversation that it goes on with, and its system prompt where it gets another one.
+    pub going_on: Option<(Kept, Option<String>)>,
 }
 
 /// The question.
@@ -66,12 +68,16 @@ pub fn text(arguments: Option<String>) -> Result<Option<String>, Stop> {
 }
 
 /// Asks and prints.
-pub fn run(context: &Context, options: &Options) -> Result<ExitCode, Stop> {
+pub fn run(context: &Context, mut options: Options) -> Result<ExitCode, Stop> {
+    let mut kept = options.going_on.take();
+    let options = &options;
     let model = context.model().map_err(|p| Stop::Failed(p.to_string()))?;
     let mut running = Running::start(&context.engine_command(), &model, &context.params())?;
     let system = context.settings.system_prompt.clone();
     let prompt = if options.raw {
         Prompt::Raw(options.prompt.clone())
+    } else if let Some((kept, system)) = &mut kept {
+        kept.question(&options.prompt, system.as_deref()).map_err(Stop::Failed)?
     } else {
         Prompt::Chat { system: system.clone(), turns: vec![Turn { role: Role::User, text: options.prompt.clone() }] }
     };
@@ -81,19 +87,13 @@ pub fn run(context: &Context, options: &Options) -> Result<ExitCode, Stop> {
     let mut text = String::new();
     let mut tokens: Vec<TokenRecord> = Vec::new();
     let others = options.logprobs.unwrap_or(0) as usize;
-    let mut out = Output {
-        to_terminal: io::stdout().is_terminal(),
-        lines: options.logprobs.is_some(),
-        silent: options.json || options.logprobs.is_some(),
-        sanitiser: Sanitiser::default(),
-        broken: false,
-        fault: None,
-    };
+    let mut out = Output::new(options);
     let notes = running.info.notes.clone();
     for note in &notes {
         eprintln!("note: {note}");
     }
-    let records = options.logprobs.max(options.save.then_some(TokenRecord::OTHERS));
+    let mut kept = kept.map(|(kept, _)| kept);
+    let records = options.logprobs.max((options.save || kept.is_some()).then_some(TokenRecord::OTHERS));
     let ask = Ask { prompt, sampling: &context.settings.sampling, ignore_eog: false, records };
     let result = running.generate(ask, |event| match event {
         EngineEvent::Started { notes, .. } => {
@@ -103,6 +103,7 @@ pub fn run(context: &Context, options: &Options) -> Result<ExitCode, Stop> {
         EngineEvent::Token { text: piece, record, .. } => {
             text.push_str(piece);
             out.write(piece);
+            kept.iter_mut().for_each(|kept| kept.grow(&text));
             if let Some(record) = record {
                 out.line(&Line::of(piece, record, others));
                 tokens.push(record.clone());
@@ -111,6 +112,7 @@ pub fn run(context: &Context, options: &Options) -> Result<ExitCode, Stop> {
         EngineEvent::Beams { agreed, .. } => {
             text.push_str(agreed);
             out.write(agreed);
+            kept.iter_mut().for_each(|kept| kept.grow(&text));
         }
         EngineEvent::Finished { text: rest, alternatives, .. } => {
             text.push_str(rest);
@@ -135,10 +137,10 @@ pub fn run(context: &Context, options: &Options) -> Result<ExitCode, Stop> {
             if !text.is_empty() {
                 out.write("\n");
             }
-            return Err(match failure {
-                Failure::Interrupted => Stop::Interrupted,
-                problem @ Failure::Problem(_) => problem.into(),
-            });
+            if let Some(kept) = kept.filter(|_| !text.is_empty()) {
+                kept.end(&text, tokens, &broken_off(context, &running), &[]).map_err(Stop::Failed)?;
+            }
+            return Err(failure.into());
         }
     };
     if !out.silent && !text.ends_with('\n') {
@@ -155,7 +157,11 @@ pub fn run(context: &Context, options: &Options) -> Result<ExitCode, Stop> {
     } else if done.finish == Finish::Loop && !options.json {
         eprintln!("note: the answer repeated itself and was stopped");
     }
-    if options.save {
+    tokens.iter_mut().for_each(|t| t.others.truncate(TokenRecord::OTHERS as usize));
+    if let Some(kept) = kept {
+        let others = done.alternatives.get(1..).unwrap_or_default();
+        kept.end(&text, tokens, &made(&done, &running), others).map_err(Stop::Failed)?;
+    } else if options.save {
         save(context, options, &system, Answer { text, tokens }, &done, &running).map_err(Stop::Failed)?;
     }
     Ok(if done.finish == Finish::Cancelled { ExitCode::from(130) } else { ExitCode::SUCCESS })
@@ -194,6 +200,17 @@ struct Output {
 }
 
 impl Output {
+    fn new(options: &Options) -> Self {
+        Self {
+            to_terminal: io::stdout().is_terminal(),
+            lines: options.logprobs.is_some(),
+            silent: options.json || options.logprobs.is_some(),
+            sanitiser: Sanitiser::default(),
+            broken: false,
+            fault: None,
+        }
+    }
+
     /// Writes text: as it is into a pipe, harmless to a terminal. A reader who has gone gets no more.
     fn write(&mut self, text: &str) {
         if self.silent || self.broken {
@@ -284,6 +301,35 @@ fn figures(done: &Done) {
     );
 }
 
+fn made(done: &Done, running: &Running) -> Made {
+    Made {
+        model: running.info.name.clone(),
+        sampling: done.sampling.clone(),
+        seed: done.seed,
+        finish: done.finish,
+        usage: done.usage,
+        timings: done.timings,
+        score: done.alternatives.first().map(|a| a.score),
+        looped: false,
+        earlier: Vec::new(),
+    }
+}
+
+/// How an answer was made that the engine did not end.
+fn broken_off(context: &Context, running: &Running) -> Made {
+    Made {
+        model: running.info.name.clone(),
+        sampling: context.settings.sampling.clone(),
+        seed: 0,
+        finish: Finish::Failed,
+        usage: Usage::default(),
+        timings: Timings::default(),
+        score: None,
+        looped: false,
+        earlier: Vec::new(),
+    }
+}
+
 struct Answer {
     text: String,
     tokens: Vec<TokenRecord>,
@@ -302,22 +348,10 @@ fn save(
     let mut conversation = Conversation::new(id, now, context.settings.sampling.clone());
     system.clone_into(&mut conversation.system);
     conversation.title = Some(title_of(&options.prompt));
-    let made = Made {
-        model: running.info.name.clone(),
-        sampling: done.sampling.clone(),
-        seed: done.seed,
-        finish: done.finish,
-        usage: done.usage,
-        timings: done.timings,
-        score: done.alternatives.first().map(|a| a.score),
-        looped: false,
-        earlier: Vec::new(),
-    };
+    let made = made(done, running);
     conversation.apply(&Entry::Message(Message::new(1, None, Role::User, options.prompt.as_str(), now)));
-    let mut tokens = answer.tokens;
-    tokens.iter_mut().for_each(|t| t.others.truncate(TokenRecord::OTHERS as usize));
     let message = Message::new(2, Some(1), Role::Assistant, answer.text, now);
-    conversation.apply(&Entry::Message(Message { made: Some(made.clone()), tokens, ..message }));
+    conversation.apply(&Entry::Message(Message { made: Some(made.clone()), tokens: answer.tokens, ..message }));
     for (id, other) in (3..).zip(done.alternatives.iter().skip(1)) {
         let message = Message::new(id, Some(1), Role::Assistant, other.text.as_str(), now);
         let made = other.made(&made);

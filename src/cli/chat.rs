@@ -17,6 +17,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, anyhow};
 
 use super::context::Context as Setup;
+use super::conversations::to_file;
 use super::queue::{Next, Queue};
 use super::trace::{fault, trace};
 use crate::app::{App, Effect, Event, Now, Resume, Start};
@@ -89,7 +90,7 @@ pub fn run(setup: Setup, options: Options) -> Result<ExitCode> {
     let notices = setup.notices.iter().cloned().chain(fault).collect();
     let start = Start {
         model: setup.model(),
-        params: setup.params(),
+        params: setup.chat_params(),
         sampling: setup.settings.sampling.clone(),
         system: setup.settings.system_prompt.clone(),
         overflow: setup.settings.overflow,
@@ -260,6 +261,10 @@ impl Loop {
                     let read = read.map_err(|e| format!("{} cannot be read: {e}", path.display()));
                     Message::App(Event::GrammarRead(read))
                 })?,
+                Effect::Export(conversation, how) => {
+                    let home = self.setup.paths.home.clone();
+                    self.aside(move || Message::App(Event::Exported(to_file(&conversation, &how, home.as_deref()))))?;
+                }
                 Effect::SavePresets(presets) => {
                     let setup = self.setup.clone();
                     self.aside(move || Message::App(Event::PresetsSaved(setup.save_presets(&presets))))?;

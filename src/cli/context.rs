@@ -42,16 +42,29 @@ impl Context {
         Ok(Self { paths, settings, notices })
     }
 
-    /// How the engine makes its context.
+    /// How the engine makes its context for a conversation, which is come back to.
+    pub fn chat_params(&self) -> ContextParams {
+        let bytes = |mebibytes: u32| u64::from(mebibytes) << 20;
+        ContextParams {
+            cache_ram: self.settings.cache_ram.map(bytes),
+            cache_disk: bytes(self.settings.cache_disk),
+            cache_dir: Some(self.paths.states()),
+            ..self.params()
+        }
+    }
+
+    /// How the engine makes its context for something that happens once.
     pub fn params(&self) -> ContextParams {
         ContextParams {
+            cache_ram: Some(0),
+            cache_disk: 0,
+            cache_dir: None,
             n_ctx: self.settings.ctx_size,
             n_batch: self.settings.batch_size,
             n_ubatch: self.settings.ubatch_size,
             threads: self.settings.threads,
             gpu_layers: self.settings.gpu_layers,
             swa_full: self.settings.swa_full,
-            resident: self.settings.resident,
             beyond_trained: self.settings.beyond_trained,
             rope: self.settings.rope,
             kv: self.settings.kv,

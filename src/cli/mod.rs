@@ -6,6 +6,8 @@ mod bandwidth;
 mod bench;
 mod chat;
 mod context;
+mod conversations;
+mod keep;
 mod kv_compare;
 mod log;
 mod models;
@@ -104,6 +106,7 @@ fn dispatch(matches: &ArgMatches) -> Result<ExitCode, Stop> {
             models::run(&context, sub.get_flag("json"))?;
             Ok(ExitCode::SUCCESS)
         }
+        Some(("conversations", sub)) => conversations::run(sub),
         Some(("ask", sub)) => ask(sub),
         Some(("bench", sub)) => bench(sub),
         Some(("probe", sub)) => probe(sub),
@@ -146,8 +149,10 @@ fn chat(matches: &ArgMatches) -> Result<ExitCode, Stop> {
 }
 
 fn ask(matches: &ArgMatches) -> Result<ExitCode, Stop> {
-    let context = setup(matches)?;
+    let mut context = setup(matches)?;
     told(&context);
+    let text = |name: &str| matches.try_get_one::<String>(name).ok().flatten().cloned();
+    let going_on = text("in").map(|which| going_on(matches, &which, &mut context)).transpose()?;
     let flag = |name: &str| matches.try_get_one::<bool>(name).ok().flatten().copied().unwrap_or(false);
     if context.settings.sampling.mode == Mode::Hand {
         return Err(Stop::Usage("nobody can choose by hand here: take another --mode, or the chat".to_owned()));
@@ -159,8 +164,19 @@ fn ask(matches: &ArgMatches) -> Result<ExitCode, Stop> {
         stats: flag("stats"),
         raw: flag("raw"),
         logprobs: matches.try_get_one::<u32>("logprobs").ok().flatten().copied(),
+        going_on: going_on.map(|kept| (kept, text("system-prompt"))),
     };
-    ask::run(&context, &options)
+    ask::run(&context, options)
+}
+
+/// Opens the conversation that goes on. Its settings count and not those of the config; flags stand over them, for this
+/// answer.
+fn going_on(matches: &ArgMatches, which: &str, context: &mut Context) -> Result<keep::Kept, Stop> {
+    let kept = keep::Kept::open(context.paths.conversations(), which).map_err(Stop::Failed)?;
+    let own = context.presets().0;
+    context.settings.sampling = kept.conversation.sampling.clone();
+    args::apply(matches, &mut context.settings, &Preset::with_own(&own)).map_err(Stop::Usage)?;
+    Ok(kept)
 }
 
 fn probe(matches: &ArgMatches) -> Result<ExitCode, Stop> {

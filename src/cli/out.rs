@@ -1,6 +1,6 @@
 //! What goes to stdout outside of the screen.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
 use super::Stop;
 
@@ -14,6 +14,14 @@ pub fn print(text: &str) -> Result<(), Stop> {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(unwritten(&error)),
         _ => Ok(()),
     }
+}
+
+/// Writes text that other people or a model may have written: harmless where a terminal would read it.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn print_foreign(text: &str) -> Result<(), Stop> {
+    if io::stdout().is_terminal() { print(&crate::text::sanitise(text)) } else { print(text) }
 }
 
 /// Why output is missing.

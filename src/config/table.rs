@@ -33,7 +33,7 @@ pub enum Written {
 
 /// Every setting but the sampling ones, which [`KNOBS`] lists.
 #[rustfmt::skip]
-pub static SETTINGS: [Setting; 25] = [
+pub static SETTINGS: [Setting; 26] = [
     Setting { name: "model", llama: "LLAMA_ARG_MODEL", kind: Written::Text,
         help: "File or name of the model; empty starts the one used last, or the default model." },
     Setting { name: "ctx_size", llama: "LLAMA_ARG_CTX_SIZE", kind: Written::NumberOrWord,
@@ -48,8 +48,10 @@ pub static SETTINGS: [Setting; 25] = [
         help: "Layers on the GPU: \"all\" or a number; 0 computes on the CPU." },
     Setting { name: "swa_full", llama: "LLAMA_ARG_SWA_FULL", kind: Written::Bare,
         help: "Keep the whole context of sliding-window layers: any earlier point can be gone on from, for more memory." },
-    Setting { name: "resident", llama: "", kind: Written::Bare,
-        help: "Conversations and branches that stay in the cache beside the one at work, so that going back to one reads nothing again; 0 to 31." },
+    Setting { name: "cache_ram", llama: "LLAMA_ARG_CACHE_RAM", kind: Written::NumberOrWord,
+        help: "MiB of memory for what conversations and branches left in the cache, so that going back to one reads nothing again; \"auto\" is an eighth of the free memory, at most 8192; 0 keeps nothing, in files neither." },
+    Setting { name: "cache_disk", llama: "", kind: Written::Bare,
+        help: "MiB of files for the same, so that it is there after a restart; what was used longest ago goes first; 0 writes none. The files hold the conversations' words." },
     Setting { name: "overflow", llama: "", kind: Written::Text,
         help: "When a new conversation no longer fits: ask, drop the oldest turns, summarise them, or take a larger context (larger)." },
     Setting { name: "beyond_trained", llama: "", kind: Written::Bare,

@@ -17,11 +17,12 @@ use super::native::URGENT;
 use super::prompt::ChatTemplate;
 use super::protocol::{ContextParams, EngineEvent, ModelInfo, Problem};
 use super::sequences::Shape;
+use super::states::{Keeper, States, identity};
 use super::step::{Parts, Session, Sink};
 use super::threads::cores;
 use super::tokens::Vocabulary;
 use crate::chat::{FlashAttention, KvType, RopeScaling};
-use crate::model::{BRANCHES, Backend, Facts, Gguf, RESIDENT, Wish, batch, free_memory, limits};
+use crate::model::{BRANCHES, Backend, Facts, Gguf, SEQUENCES, Wish, batch, free_memory, limits};
 
 /// Loads the weights.
 ///
@@ -141,13 +142,14 @@ pub fn session<'m>(
     let threads = i32::try_from(if params.threads == 0 { cores() } else { params.threads.min(512) }).unwrap_or(1);
     let shape = loaded.facts.as_ref().map(|facts| &facts.shape);
     let window = shape.and_then(|s| s.window).filter(|_| !params.swa_full).and_then(|w| usize::try_from(w).ok());
-    // A cache that keeps only the window keeps one for each sequence: memory that nobody asked for.
-    let (branches, parked) = if window.is_some() { (0, 0) } else { (BRANCHES, params.resident.min(RESIDENT)) };
+    let whole = model.is_recurrent() || model.is_hybrid();
+    // A cache that keeps only the window, or a recurrent state, keeps one for each sequence: memory that nobody asked for.
+    let (branches, sequences) = if whole || window.is_some() { (0, 1) } else { (BRANCHES, SEQUENCES) };
     let context_params = LlamaContextParams::default()
         .with_n_ctx(NonZeroU32::new(n_ctx))
         .with_n_batch(n_batch)
         .with_n_ubatch(params.micro_batch(n_batch))
-        .with_n_seq_max(1 + branches + parked)
+        .with_n_seq_max(sequences)
         .with_kv_unified(true)
         .with_swa_full(params.swa_full)
         .with_rope_scaling_type(match params.rope.scaling {
@@ -186,14 +188,17 @@ pub fn session<'m>(
         kv_type: params.kv.to_string(),
         has_template: template.is_some(),
         notes: template.notes().into_iter().chain(loaded.notes.iter().cloned()).collect(),
-        device,
+        device: device.clone(),
         threads: 0,
         load_ms: 0.0,
         recommended: recommended(model),
     };
+    let (states, keeper) = states(path, params, &device);
     Ok(Session::new(
         Parts {
-            shape: Shape { cells: context.n_ctx() as usize, window, branches, parked },
+            shape: Shape { cells: context.n_ctx() as usize, window, branches, whole },
+            states,
+            keeper,
             context,
             vocabulary,
             template,
@@ -203,6 +208,29 @@ pub fn session<'m>(
         },
         sink.clone(),
     ))
+}
+
+/// What is kept of the cache outside of it, now and from earlier runs.
+fn states(path: &Path, params: &ContextParams, device: &str) -> (States, Option<Keeper>) {
+    let chosen = || free_memory().map_or(0, |free| free / 8).min(8 << 30);
+    let mut states = States::new(params.cache_ram.unwrap_or_else(chosen));
+    let Some(root) = params.cache_dir.as_ref().filter(|_| params.cache_disk > 0 && !states.is_off()) else {
+        return (states, None);
+    };
+    // All that decides the numbers in a state, or how llama.cpp lays them out.
+    let ContextParams { n_batch, n_ubatch, swa_full, rope, kv, flash_attn, .. } = params;
+    let settings = format!("{device} {n_batch} {n_ubatch} {swa_full} {rope:?} {kv:?} {flash_attn:?}");
+    let keeper = identity(path, &settings).and_then(|identity| Keeper::new(root, identity, params.cache_disk));
+    match keeper {
+        Ok(keeper) => {
+            keeper.index(&mut states);
+            (states, Some(keeper))
+        }
+        Err(error) => {
+            tracing::warn!("states are not kept in files: {error}");
+            (states, None)
+        }
+    }
 }
 
 fn ggml_type(kind: KvType) -> KvCacheType {

@@ -12,6 +12,7 @@ pub mod protocol;
 mod sampler;
 mod sequences;
 pub mod serve;
+mod states;
 mod step;
 mod strategy;
 pub mod template;

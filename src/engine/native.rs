@@ -10,7 +10,10 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use llama_cpp_2::context::LlamaContext;
+use llama_cpp_2::context::session::LlamaStateSeqFlags;
 use llama_cpp_sys_2 as sys;
+
+use super::sequences::SeqId;
 
 /// How many requests wait that must not wait for a decode call or a load: while there are any, whatever runs
 /// is broken off. Counted before a request is put into the queue and again when it is taken out, so that a
@@ -59,6 +62,27 @@ impl Native {
         // SAFETY: the context lives (see `attach`) and no decode call runs: the step loop's thread owns both.
         unsafe { sys::llama_set_n_threads(self.context.as_ptr(), threads, threads) };
     }
+}
+
+/// The state of a sequence as llama.cpp writes it: positions, K, V. `None` if it cannot.
+pub fn state(context: &LlamaContext<'_>, seq: SeqId) -> Option<Vec<u8>> {
+    let (seq, flags) = (seq.cast_signed(), LlamaStateSeqFlags::empty());
+    let size = context.state_seq_get_size_ext(seq, flags);
+    let mut state = vec![0; size];
+    // SAFETY: there is as much room as the call above says that will be written, and nothing changes in between.
+    let written = unsafe { context.state_seq_get_data_ext(state.as_mut_ptr(), seq, flags) };
+    (size > 0 && written == size).then_some(state)
+}
+
+/// Makes a sequence what a state says. False if llama.cpp does not take it, for want of room or because it is not of
+/// this context; the sequence is empty then.
+///
+/// The bytes must come from [`state`], of a context of the same model and settings: those in files are held to that by
+/// their sum and identity (`engine::states`).
+pub fn set_state(context: &mut LlamaContext<'_>, seq: SeqId, state: &[u8]) -> bool {
+    // SAFETY: llama.cpp reads no further than the length, checks layers, types and sizes, and answers 0 to what does
+    // not fit.
+    unsafe { context.state_seq_set_data_ext(state, seq.cast_signed(), LlamaStateSeqFlags::empty()) }
 }
 
 /// Called by llama.cpp once a graph node, on one of its compute threads.

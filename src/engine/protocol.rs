@@ -387,6 +387,9 @@ pub enum EngineEvent {
         prompt_tokens: u32,
         /// Of them, in the KV cache already.
         reused_tokens: u32,
+        /// Of these, brought back from memory or a file first.
+        #[serde(default)]
+        restored_tokens: u32,
         /// Whose the prompt's tokens are.
         cells: Cells,
         /// The seed that is used.

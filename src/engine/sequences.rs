@@ -1,8 +1,8 @@
 //! The KV ledger: which tokens the cache holds. The only code that copies, removes or clears cells.
 //!
 //! Sequence 0 is the main one: what is being read and written. Beams branch off it: each is a sequence that shares
-//! the cells of the main one and has its own behind them. What a new prompt leaves behind is parked: a sequence of its
-//! own that shares with the others what they have in common, until its room is needed.
+//! the cells of the main one and has its own behind them. What a new prompt leaves is kept outside of the cache
+//! (`engine::states`).
 //!
 //! Rules, kept after every step, stop and error (tested by `tests` below):
 //! * tokens in the ledger = cells in the cache: `pos_max + 1 == len`, for every sequence;
@@ -12,7 +12,6 @@
 //! * what cannot be trusted is cleared and computed again, and the reason is told.
 
 mod cells;
-mod map;
 
 use super::protocol::Because;
 use cells::{Cell, Cells};
@@ -49,8 +48,8 @@ pub struct Shape {
     pub window: Option<usize>,
     /// Sequences that branch off the main one at once.
     pub branches: SeqId,
-    /// Sequences that stay when a prompt leaves them.
-    pub parked: SeqId,
+    /// Its state is one piece, which cannot be cut back.
+    pub whole: bool,
 }
 
 /// Tokens and their cells.
@@ -67,28 +66,15 @@ struct Branch {
     tail: Line,
 }
 
-/// A sequence that a prompt left.
-#[derive(Debug)]
-struct Parked {
-    seq: SeqId,
-    line: Line,
-    /// When it was used last, counted in prompts.
-    used: u64,
-    /// It goes last.
-    pinned: bool,
-}
-
-/// The tokens of the resident sequences.
+/// The tokens of the sequences.
 #[derive(Debug)]
 pub struct Ledger {
     shape: Shape,
     cells: Cells,
     main: Line,
     branches: Vec<Branch>,
-    parked: Vec<Parked>,
-    prompts: u64,
-    /// The cache was seen to refuse a cut: its state is one piece.
-    whole: bool,
+    /// The main sequence has cells of a branch from that position on, which lie among those of others.
+    scattered: Option<usize>,
 }
 
 /// What a prompt finds in the cache.
@@ -111,8 +97,7 @@ struct Found {
 impl Ledger {
     /// An empty ledger.
     pub fn new(shape: Shape) -> Self {
-        let (cells, main) = (Cells::default(), Line::default());
-        Self { shape, cells, main, branches: Vec::new(), parked: Vec::new(), prompts: 0, whole: false }
+        Self { shape, cells: Cells::default(), main: Line::default(), branches: Vec::new(), scattered: None }
     }
 
     /// Tokens of the main sequence.
@@ -144,18 +129,12 @@ impl Ledger {
     /// Forgets everything.
     pub fn clear(&mut self, cache: &mut impl Cache) {
         cache.clear();
-        let whole = self.whole;
-        *self = Self { whole, prompts: self.prompts, ..Self::new(self.shape) };
+        *self = Self::new(self.shape);
     }
 
-    /// Makes room for that many tokens more: what was parked longest ago goes first. False if there is none.
-    pub fn make_room(&mut self, cache: &mut impl Cache, rows: usize) -> bool {
-        while self.cells.used() + rows > self.shape.cells {
-            if !self.evict(cache) {
-                return false;
-            }
-        }
-        true
+    /// Whether there is room for that many tokens more.
+    pub fn has_room(&self, rows: usize) -> bool {
+        self.cells.used() + rows <= self.shape.cells
     }
 
     /// Notes tokens that a decode call has put into the main sequence. There are no branches then.
@@ -212,6 +191,7 @@ impl Ledger {
             cache.remove_from(MAIN, 0);
             cache.copy(seq, MAIN);
             self.cells.share(&branch.tail.cells);
+            self.scattered = self.scattered.or(Some(self.main.tokens.len()));
             self.main.tokens.extend(&branch.tail.tokens);
             self.main.cells.extend(&branch.tail.cells);
         }
@@ -226,8 +206,13 @@ impl Ledger {
         }
     }
 
+    /// How much of a prompt a sequence holds that can be gone on from there; at least its last token is left to decode.
+    pub fn held(&self, cache: &impl Cache, prompt: &[Token]) -> usize {
+        self.find(prompt).iter().find(|f| self.fault(cache, f).is_none()).map_or(0, |f| f.kept)
+    }
+
     /// Makes the main sequence the longest prefix of `prompt` that any sequence holds, so that decoding may go on at
-    /// `kept`; what the others hold is parked. At least one token of the prompt is left to decode. `bytes` gives a
+    /// `kept`; what the others hold is gone. At least one token of the prompt is left to decode. `bytes` gives a
     /// token's text, `None` for one that has none of its own, such as a control token: it tells why two texts part.
     pub fn reuse(
         &mut self,
@@ -235,14 +220,13 @@ impl Ledger {
         prompt: &[Token],
         bytes: impl Fn(Token) -> Option<Vec<u8>>,
     ) -> Reuse {
-        self.prompts += 1;
         let mut because = None;
         for found in self.find(prompt).into_iter().filter(|f| f.kept > 0) {
             let fault = match self.fault(cache, &found) {
                 None => {
                     let parts = parting(&self.line(found.seq).tokens[found.kept..], &prompt[found.kept..], &bytes);
                     because = because.or(parts);
-                    self.move_to(cache, &found);
+                    self.adopt(cache, found.seq);
                     self.cut(cache, found.kept)
                 }
                 fault => fault,
@@ -252,7 +236,6 @@ impl Ledger {
             }
             because = fault;
         }
-        self.move_to(cache, &Found { seq: MAIN, kept: 0 });
         self.cut(cache, 0);
         Reuse { kept: 0, because }
     }
@@ -272,8 +255,7 @@ impl Ledger {
     /// Whether cache and ledger agree.
     pub fn agrees(&self, cache: &impl Cache) -> bool {
         let branches = self.branches.iter().map(|b| (b.seq, self.len() + b.tail.tokens.len()));
-        let parked = self.parked.iter().map(|p| (p.seq, p.line.tokens.len()));
-        let mut all = branches.chain(parked).chain([(MAIN, self.len())]);
+        let mut all = branches.chain([(MAIN, self.len())]);
         all.all(|(seq, len)| usize::try_from(cache.pos_max(seq) + 1).is_ok_and(|n| n == len))
     }
 
@@ -287,14 +269,13 @@ impl Ledger {
             let kept = common(&mut self.tokens().iter().chain(&branch.tail.tokens));
             found.push(Found { seq: branch.seq, kept });
         }
-        found.extend(self.parked.iter().map(|p| Found { seq: p.seq, kept: common(&mut p.line.tokens.iter()) }));
         found.sort_by_key(|f| std::cmp::Reverse(f.kept));
         found
     }
 
     /// Why a sequence cannot be gone on with there, if so.
     fn fault(&self, cache: &impl Cache, found: &Found) -> Option<Because> {
-        if self.whole && self.line(found.seq).tokens.len() != found.kept {
+        if self.shape.whole && self.line(found.seq).tokens.len() != found.kept {
             return Some(Because::Whole);
         }
         let window = self.shape.window?;
@@ -305,93 +286,12 @@ impl Ledger {
 
     /// All of a sequence.
     fn line(&self, seq: SeqId) -> Line {
-        if let Some(parked) = self.parked.iter().find(|p| p.seq == seq) {
-            return parked.line.clone();
-        }
         let mut line = self.main.clone();
         if let Some(branch) = self.branches.iter().find(|b| b.seq == seq) {
             line.tokens.extend(&branch.tail.tokens);
             line.cells.extend(&branch.tail.cells);
         }
         line
-    }
-
-    /// Makes the main sequence what another one is, and parks what would be lost by that and by a cut at `kept`.
-    fn move_to(&mut self, cache: &mut impl Cache, found: &Found) {
-        let target = self.line(found.seq);
-        let cut = &target.tokens[..found.kept];
-        let running: Vec<SeqId> = self.branches.iter().map(|b| b.seq).chain([MAIN]).collect();
-        for seq in running {
-            let line = self.line(seq);
-            if !self.is_prefix(&line.tokens, cut) {
-                self.park(cache, seq, line, found.seq);
-            }
-        }
-        if let Some(parked) = self.parked.iter_mut().find(|p| p.seq == found.seq) {
-            parked.used = self.prompts;
-            self.free_all(cache);
-            cache.remove_from(MAIN, 0);
-            cache.copy(found.seq, MAIN);
-            self.cells.share(&target.cells);
-            self.cells.release(&self.main.cells);
-            self.main = target;
-        } else {
-            self.adopt(cache, found.seq);
-        }
-        self.drop_parked(cache, found.kept);
-    }
-
-    /// Parks a sequence, unless a parked one holds all of it; `kept` is in use and stays.
-    fn park(&mut self, cache: &mut impl Cache, seq: SeqId, line: Line, kept: SeqId) {
-        if let Some(same) = self.parked.iter().position(|p| self.is_prefix(&line.tokens, &p.line.tokens)) {
-            self.parked[same].used = self.prompts;
-            return;
-        }
-        if self.parked.len() >= self.shape.parked as usize {
-            let others = self.parked.iter().filter(|p| p.seq != kept);
-            let Some(oldest) = others.min_by_key(|p| (p.pinned, p.used)).map(|p| p.seq) else { return };
-            self.drop_one(cache, oldest);
-        }
-        let first = self.shape.branches + 1;
-        let free = (first..first + self.shape.parked).find(|seq| self.parked.iter().all(|p| p.seq != *seq));
-        let Some(to) = free else { return };
-        cache.copy(seq, to);
-        self.cells.share(&line.cells);
-        self.parked.push(Parked { seq: to, line, used: self.prompts, pinned: false });
-    }
-
-    /// Drops parked sequences that the first tokens of the main one make superfluous.
-    fn drop_parked(&mut self, cache: &mut impl Cache, kept: usize) {
-        let main = &self.main.tokens[..kept];
-        let superfluous =
-            self.parked.iter().filter(|p| !p.pinned && self.is_prefix(&p.line.tokens, main)).map(|p| p.seq);
-        for seq in superfluous.collect::<Vec<_>>() {
-            self.drop_one(cache, seq);
-        }
-    }
-
-    fn drop_one(&mut self, cache: &mut impl Cache, seq: SeqId) {
-        if let Some(at) = self.parked.iter().position(|p| p.seq == seq) {
-            let parked = self.parked.remove(at);
-            self.cells.release(&parked.line.cells);
-            cache.remove_from(seq, 0);
-        }
-    }
-
-    /// Drops the parked sequence that was used longest ago and has cells of its own. False if there is none.
-    fn evict(&mut self, cache: &mut impl Cache) -> bool {
-        let own = self.parked.iter().filter(|p| self.cells.alone(&p.line.cells) > 0);
-        // What only parked sequences share has no owner of its own; then any goes.
-        let last = |p: &&Parked| (p.pinned, p.used);
-        let oldest = own.min_by_key(last).or(self.parked.iter().min_by_key(last)).map(|p| p.seq);
-        oldest.map(|seq| self.drop_one(cache, seq)).is_some()
-    }
-
-    /// Whether a sequence of `tokens` is of no use beside one of `longer`. With windows it is: it holds cells that the
-    /// longer one has lost; so it is where a state cannot be cut.
-    fn is_prefix(&self, tokens: &[Token], longer: &[Token]) -> bool {
-        let checkpoint = self.shape.window.is_some() || self.whole;
-        if checkpoint { tokens.is_empty() || tokens == longer } else { longer.starts_with(tokens) }
     }
 
     /// Shortens the main sequence; branches, which go on from its end, are gone then. Says why it cannot be, if so;
@@ -402,8 +302,9 @@ impl Ledger {
         self.cells.release(&self.main.cells[len..]);
         self.main.tokens.truncate(len);
         self.main.cells.truncate(len);
+        self.scattered = self.scattered.filter(|at| *at < len);
         if !removed {
-            self.whole = true;
+            self.shape.whole = true;
             self.drop_main(cache);
             return Some(Because::Whole);
         }
@@ -422,6 +323,40 @@ impl Ledger {
         cache.remove_from(MAIN, 0);
         self.cells.release(&self.main.cells);
         self.main = Line::default();
+        self.scattered = None;
+    }
+
+    /// From where on a sequence's cells lie among those of branches, gone or not.
+    pub fn scattered(&self, seq: SeqId) -> Option<usize> {
+        let branch = (seq != MAIN).then_some(self.len());
+        self.scattered.or(branch)
+    }
+
+    /// The main sequence's cells have been put behind each other.
+    pub fn is_tidy(&mut self) {
+        self.scattered = None;
+    }
+
+    /// What a cache can do, as far as is known by now.
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// The sequences that hold anything: the main one and its branches.
+    pub fn sequences(&self) -> Vec<SeqId> {
+        [MAIN].into_iter().chain(self.branches.iter().map(|b| b.seq)).collect()
+    }
+
+    /// Cells that would be free without a sequence.
+    pub fn own(&self, seq: SeqId) -> usize {
+        // Branches hold the main sequence's cells without being counted as owners of them.
+        let branch = self.branches.iter().find(|b| b.seq == seq);
+        self.cells.alone(branch.map_or(&self.main.cells, |b| &b.tail.cells))
+    }
+
+    /// All tokens of a sequence.
+    pub fn all_tokens(&self, seq: SeqId) -> Vec<Token> {
+        self.line(seq).tokens
     }
 }
 

@@ -3,9 +3,9 @@
 use std::io::{BufRead, Write};
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{self, Receiver, TryRecvError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, TryRecvError};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use llama_cpp_2::llama_backend::LlamaBackend;
@@ -14,6 +14,9 @@ use super::load;
 use super::native::URGENT;
 use super::protocol::{ContextParams, EngineEvent, Problem, Request};
 use super::step::Sink;
+
+/// After so long without a request the cache is kept in files.
+const REST: Duration = Duration::from_secs(1);
 
 /// A request and when it arrived.
 pub type Arrival = (Request, Instant);
@@ -64,9 +67,27 @@ fn is_urgent(request: &Request) -> bool {
     matches!(request, Request::Cancel { .. } | Request::Load { .. } | Request::Shutdown)
 }
 
-/// Takes the next request, and waits for it if told so.
-fn receive(requests: &Receiver<Arrival>, wait: bool) -> Result<Arrival, TryRecvError> {
-    let arrival = if wait { requests.recv().map_err(|_| TryRecvError::Disconnected) } else { requests.try_recv() };
+/// How long the next request is waited for.
+#[derive(Clone, Copy)]
+enum Wait {
+    /// Not at all.
+    No,
+    /// For a while, after which there is time for something else.
+    Rest,
+    /// Until there is one.
+    Long,
+}
+
+/// Takes the next request.
+fn receive(requests: &Receiver<Arrival>, wait: Wait) -> Result<Arrival, TryRecvError> {
+    let arrival = match wait {
+        Wait::No => requests.try_recv(),
+        Wait::Rest => requests.recv_timeout(REST).map_err(|error| match error {
+            RecvTimeoutError::Timeout => TryRecvError::Empty,
+            RecvTimeoutError::Disconnected => TryRecvError::Disconnected,
+        }),
+        Wait::Long => requests.recv().map_err(|_| TryRecvError::Disconnected),
+    };
     if arrival.as_ref().is_ok_and(|(request, _)| is_urgent(request)) {
         // Requests of tests in the same process do not come through `read` and were not counted.
         let _ = URGENT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
@@ -80,17 +101,17 @@ fn receive(requests: &Receiver<Arrival>, wait: bool) -> Result<Arrival, TryRecvE
 /// If llama.cpp's backend cannot be started.
 pub fn run(requests: &Receiver<Arrival>, sink: &Sink) -> Result<()> {
     let backend = backend()?;
-    let mut next = receive(requests, true).ok();
+    let mut next = receive(requests, Wait::Long).ok();
     while let Some((request, _)) = next.take() {
         next = match request {
             Request::Load { path, params } => one_model(&backend, &path, &params, requests, sink),
             Request::Generate { job, .. } | Request::Measure { job, .. } => {
                 let problem = Problem::new("No model is loaded", "Choose one with /model");
                 sink(EngineEvent::Failed { job, problem, size: None });
-                receive(requests, true).ok()
+                receive(requests, Wait::Long).ok()
             }
             Request::Shutdown => None,
-            _ => receive(requests, true).ok(),
+            _ => receive(requests, Wait::Long).ok(),
         };
     }
     Ok(())
@@ -119,21 +140,27 @@ fn one_model(
         Ok(session) => session,
         Err(problem) => {
             sink(EngineEvent::LoadFailed(problem));
-            return receive(requests, true).ok();
+            return receive(requests, Wait::Long).ok();
         }
     };
     loop {
         loop {
-            match receive(requests, session.is_idle()) {
+            let wait = match (session.is_idle(), session.wants_rest()) {
+                (false, _) => Wait::No,
+                (true, true) => Wait::Rest,
+                (true, false) => Wait::Long,
+            };
+            match receive(requests, wait) {
                 Ok((Request::Load { path, params }, at)) => {
-                    session.stop_all();
+                    session.close();
                     return Some((Request::Load { path, params }, at));
                 }
                 Ok((Request::Shutdown, _)) | Err(TryRecvError::Disconnected) => {
-                    session.stop_all();
+                    session.close();
                     return None;
                 }
                 Ok((request, at)) => session.request(request, at),
+                Err(TryRecvError::Empty) if matches!(wait, Wait::Rest) => session.rest(),
                 Err(TryRecvError::Empty) => break,
             }
         }
@@ -151,7 +178,7 @@ mod tests {
         let (sender, requests) = mpsc::channel();
         read(lines.as_bytes(), &sender);
         let mut waiting = Vec::new();
-        while let Ok((request, _)) = receive(&requests, false) {
+        while let Ok((request, _)) = receive(&requests, Wait::No) {
             waiting.push((URGENT.load(Ordering::Relaxed), request));
         }
         assert_eq!(

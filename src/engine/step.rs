@@ -2,6 +2,7 @@
 
 mod beams;
 mod begin;
+mod keep;
 mod map;
 mod measure;
 mod watch;
@@ -22,10 +23,11 @@ use super::prompt::ChatTemplate;
 use super::protocol::{Alternative, Cells, EngineEvent, JobId, ModelInfo, Problem, Prompt, Request};
 use super::sampler::{self, Words};
 use super::sequences::{Cache, Ledger, MAIN, SeqId, Shape, Token};
+use super::states::{Keeper, States};
 use super::strategy::Pace;
 use super::threads::{Change, Governor, cores};
 use super::tokens::Vocabulary;
-use crate::chat::{Finish, LoopGuard, Mode, Sampling};
+use crate::chat::{Finish, LoopGuard, Mode, Role, Sampling};
 
 /// Where events go; called on the step loop's thread and, for progress, on one beside it.
 pub type Sink = std::sync::Arc<dyn Fn(EngineEvent) + Send + Sync>;
@@ -54,6 +56,14 @@ pub struct Session<'m> {
     vocabulary: Vocabulary<'m>,
     template: ChatTemplate,
     ledger: Ledger,
+    /// What the cache held before.
+    states: States,
+    /// Keeps them in files.
+    keeper: Option<Keeper>,
+    /// Whose the tokens of the prompt in the main sequence are.
+    parts: Vec<(Role, u32)>,
+    /// The cache holds something that is not kept yet.
+    unkept: bool,
     governor: Governor,
     waiting: VecDeque<Waiting>,
     job: Option<Job>,
@@ -103,6 +113,10 @@ pub struct Parts<'m> {
     pub template: ChatTemplate,
     /// What the context's cache can do.
     pub shape: Shape,
+    /// States of the cache that are known.
+    pub states: States,
+    /// Keeps them in files.
+    pub keeper: Option<Keeper>,
     /// Threads; 0 to choose.
     pub threads: u32,
     /// What is known of the model.
@@ -125,6 +139,10 @@ impl<'m> Session<'m> {
             vocabulary: parts.vocabulary,
             template: parts.template,
             ledger: Ledger::new(parts.shape),
+            states: parts.states,
+            keeper: parts.keeper,
+            parts: Vec::new(),
+            unkept: false,
             governor: Governor::new(cores(), parts.threads),
             waiting: VecDeque::new(),
             job: None,
@@ -199,6 +217,7 @@ impl<'m> Session<'m> {
                 if self.job.is_none() {
                     self.has_logits = false;
                     self.ledger.clear(&mut self.context);
+                    self.states.clear();
                 }
             }
             Request::Threads { threads } => {
@@ -210,10 +229,13 @@ impl<'m> Session<'m> {
         }
     }
 
-    /// Ends every job, because the model goes.
-    pub fn stop_all(&mut self) {
+    /// Ends every job and keeps what the cache holds, because the model goes.
+    pub fn close(&mut self) {
         while let Some(id) = self.job.as_ref().map(|j| j.id).or(self.waiting.front().map(|w| w.job)) {
             self.cancel(id);
+        }
+        if self.wants_rest() {
+            self.rest();
         }
     }
 
@@ -271,10 +293,14 @@ impl<'m> Session<'m> {
     }
 
     fn prefill(&mut self, mut job: Job) -> Result<Option<Job>, Problem> {
-        let end = job.prompt.len().min(job.read + self.context.n_batch() as usize);
+        let mut end = job.prompt.len().min(job.read + self.context.n_batch() as usize);
+        // A state that cannot be cut is kept before the last token, with which a regenerate begins.
+        let apart = self.is_whole() && !self.states.is_off() && end == job.prompt.len();
+        if apart && job.read + 1 < end {
+            end -= 1;
+        }
         let chunk = &job.prompt[job.read..end];
         let last = end == job.prompt.len();
-        self.ledger.make_room(&mut self.context, chunk.len());
         self.fill_main(chunk, last)?;
         match self.compute(chunk.len(), Some(progress(&job))) {
             Ok(()) => {}
@@ -282,6 +308,9 @@ impl<'m> Session<'m> {
         }
         self.ledger.extend(&job.prompt[job.read..end]);
         job.read = end;
+        if apart && !last {
+            self.keep(MAIN);
+        }
         if last {
             self.has_logits = true;
             job.clock.prefill_done();
@@ -293,7 +322,7 @@ impl<'m> Session<'m> {
     fn decode(&mut self, mut job: Job) -> Result<Option<Job>, Problem> {
         // Without a token that waits to be decoded the logits are there and a choice is due.
         let Some(token) = job.next else { return self.choose(job) };
-        if !self.ledger.make_room(&mut self.context, 1) {
+        if !self.ledger.has_room(1) {
             return Ok(self.end(job, Finish::ContextFull));
         }
         let began = Instant::now();
@@ -476,6 +505,7 @@ impl<'m> Session<'m> {
         if !self.ledger.agrees(&self.context) {
             self.ledger.repair(&mut self.context);
         }
+        self.unkept = true;
         if self.watched > 0 {
             // Where the answer ends, whatever was told last.
             self.glance(&job.sampler);

@@ -12,6 +12,6 @@ pub use find::{Found, default_model, find, known_models, list, places};
 pub use gguf::{Gguf, ModelError, Tensors, Value};
 pub use limits::{Backend, limits};
 pub use memory::free_memory;
-pub use plan::{BRANCHES, Facts, Memory, RESIDENT, Wish, batch, context, sequences};
+pub use plan::{BRANCHES, Facts, Memory, SEQUENCES, Wish, batch, context};
 pub use shape::{KvShape, STEP, Values};
 pub use size::{human, parse_bytes};

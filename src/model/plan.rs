@@ -10,8 +10,6 @@ use crate::chat::{FlashAttention, KvTypes};
 
 /// Sequences beside the main one: 16 beams and 16 answers.
 pub const BRANCHES: u32 = 32;
-/// Most sequences that stay in a cache when a prompt leaves them.
-pub const RESIDENT: u32 = 31;
 /// Fewest tokens of a batch: llama.cpp wants room for one of each sequence.
 pub const LEAST_BATCH: u32 = 64;
 /// Most cells of a context.
@@ -42,10 +40,8 @@ pub fn batch(wanted: u32, n_ctx: u64) -> u32 {
     wanted.clamp(LEAST_BATCH, 8192).min(u32::try_from(n_ctx).unwrap_or(u32::MAX).max(LEAST_BATCH))
 }
 
-/// Sequences of a cache of which so many stay when a prompt leaves them.
-pub fn sequences(resident: u32) -> u32 {
-    1 + BRANCHES + resident.min(RESIDENT)
-}
+/// Sequences of a cache that can be divided: the main one, its branches, and two for moving states.
+pub const SEQUENCES: u32 = 1 + BRANCHES + 2;
 
 /// What of a model decides how much memory it takes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -268,7 +264,7 @@ mod tests {
             kv: KvTypes::default(),
             flash: FlashAttention::Auto,
             swa_full: true,
-            sequences: 41,
+            sequences: u64::from(SEQUENCES),
             chats: 1,
         }
     }

@@ -10,8 +10,6 @@ use crate::chat::{ConversationId, Entry, Role, Summary};
 
 /// How much of a long title or question the list shows.
 const LONGEST_TITLE: usize = 80;
-/// Longest slug in a file's name.
-const LONGEST_SLUG: usize = 40;
 
 /// Makes a folder that only its owner can look into.
 pub fn make(folder: &Path) -> io::Result<()> {
@@ -29,8 +27,7 @@ pub fn sync(folder: &Path) -> io::Result<()> {
 
 /// The name of a conversation's file. The slug is for people; only the id counts.
 pub fn file_name(id: &ConversationId, title: Option<&str>) -> String {
-    let slug = slug(title.unwrap_or_default());
-    if slug.is_empty() { format!("{id}.jsonl") } else { format!("{id}-{slug}.jsonl") }
+    format!("{}.jsonl", id.file_stem(title))
 }
 
 /// Whether a file has no slug yet. Only such a one is renamed: a name that changes is bad for backups.
@@ -38,23 +35,7 @@ pub fn is_plain(path: &Path, id: &ConversationId) -> bool {
     path.file_stem().is_some_and(|stem| stem == id.as_str())
 }
 
-/// ASCII letters and digits of a title, with single dashes between.
-fn slug(title: &str) -> String {
-    let mut slug = String::new();
-    for c in title.chars() {
-        if slug.len() >= LONGEST_SLUG {
-            break;
-        }
-        if c.is_ascii_alphanumeric() {
-            slug.push(c.to_ascii_lowercase());
-        } else if !slug.is_empty() && !slug.ends_with('-') {
-            slug.push('-');
-        }
-    }
-    slug.trim_end_matches('-').to_owned()
-}
-
-fn conversations(folder: &Path) -> io::Result<Vec<PathBuf>> {
+pub(super) fn conversations(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
@@ -63,6 +44,13 @@ fn conversations(folder: &Path) -> io::Result<Vec<PathBuf>> {
         }
     }
     Ok(paths)
+}
+
+/// The id in a file's name.
+pub(super) fn id_of(path: &Path) -> Option<ConversationId> {
+    // Two groups of an id: time and salt.
+    let plain: Vec<&str> = path.file_stem()?.to_str()?.splitn(3, '-').take(2).collect();
+    ConversationId::parse(&plain.join("-"))
 }
 
 /// The file of a conversation.
@@ -107,11 +95,9 @@ impl Listing {
 
 fn summary(path: &Path, changed: SystemTime) -> Option<Summary> {
     let name = path.file_stem()?.to_str()?;
-    // Two groups of an id: time and salt.
-    let plain: Vec<&str> = name.splitn(3, '-').take(2).collect();
     let changed = changed.duration_since(UNIX_EPOCH).ok()?.as_millis();
     let mut summary = Summary {
-        id: ConversationId::parse(&plain.join("-"))?,
+        id: id_of(path)?,
         title: String::new(),
         changed: i64::try_from(changed).unwrap_or(i64::MAX),
         messages: 0,

@@ -5,7 +5,9 @@
 
 mod folder;
 mod journal;
+mod outside;
 mod read;
 mod worker;
 
+pub use outside::{Checked, Loaded, State, bring_in, check, index, list, load};
 pub use worker::Worker;

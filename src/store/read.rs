@@ -20,6 +20,8 @@ pub struct Contents {
     pub size: u64,
     /// Its last entry is whole but has no line end yet.
     pub unterminated: bool,
+    /// Lines that are no entries.
+    pub broken: usize,
     /// Why it must not be written to, if so.
     pub read_only: Option<String>,
 }
@@ -80,7 +82,7 @@ pub fn read(input: impl Read, id: &ConversationId) -> Result<Contents, String> {
             }
         }
     }
-    Ok(Contents { conversation, notes, whole, size, unterminated, read_only })
+    Ok(Contents { conversation, notes, whole, size, unterminated, broken, read_only })
 }
 
 struct Lines<R> {

@@ -328,7 +328,7 @@ impl Desk {
     }
 }
 
-fn only_read(path: &Path, id: &ConversationId) -> Result<Contents, String> {
+pub(super) fn only_read(path: &Path, id: &ConversationId) -> Result<Contents, String> {
     let file = std::fs::File::open(path).map_err(|e| format!("{} cannot be read: {e}", path.display()))?;
     read(file, id)
 }

@@ -153,6 +153,11 @@ fn prefill(f: &Figures, theme: &Theme, columns: usize) -> Vec<Line<'static>> {
     let filled = part(bar, share);
     let rate = f.prefill_rate().map_or_else(String::new, |r| format!(" · {r:.0} tok/s"));
     let ttft = if f.timings.ttft_ms > 0.0 { format!("{:.0} ms", f.timings.ttft_ms) } else { "–".to_owned() };
+    let aside = match (f.because, f.restored) {
+        (Some(because), _) => format!(" · {}", because.text()),
+        (None, 0) => String::new(),
+        (None, n) => format!(" · {n} brought back"),
+    };
     vec![
         Line::from(vec![
             Span::styled("▇".repeat(filled), theme.bar),
@@ -163,7 +168,7 @@ fn prefill(f: &Figures, theme: &Theme, columns: usize) -> Vec<Line<'static>> {
         Line::from(vec![
             Span::styled("TTFT ", theme.faint),
             Span::styled(ttft, theme.figure),
-            Span::styled(f.because.map_or_else(String::new, |b| format!(" · {}", b.text())), theme.faint),
+            Span::styled(aside, theme.faint),
         ]),
     ]
 }

@@ -97,6 +97,7 @@ fn when_the_context_is_full() {
 
 #[test]
 fn the_map_of_the_cache() {
+    use crate::chat::Role;
     use crate::engine::protocol::{CacheMap, Held, Holder, Request};
     let held = |seq, holder, tokens, shared, own, age, pinned, text: &str| Held {
         seq,
@@ -114,11 +115,18 @@ fn the_map_of_the_cache() {
         rig.key(KeyCode::Enter);
         assert!(rig.done.iter().any(|e| matches!(e, crate::app::Effect::Engine(Request::Map))));
         let lines = vec![
-            held(0, Holder::Main, 812, 0, 812, 0, false, "Write about a fox"),
-            held(34, Holder::Parked, 598, 278, 320, 2, true, "and the sea\u{1b}[31m"),
-            held(33, Holder::Parked, 158, 0, 158, 5, false, "Why is the sky blue?"),
+            held(0, Holder::Main, 812, 0, 812, Some(0), false, "Write about a fox"),
+            held(1001, Holder::Memory, 598, 278, 320, Some(2), true, "and the sea\u{1b}[31m"),
+            held(1000, Holder::File, 158, 0, 158, None, false, "Why is the sky blue?"),
         ];
-        rig.engine(crate::engine::protocol::EngineEvent::Map(CacheMap { n_ctx: 8192, used: 1290, held: lines }));
+        rig.engine(crate::engine::protocol::EngineEvent::Map(CacheMap {
+            n_ctx: 8192,
+            used: 812,
+            parts: vec![(Role::System, 26), (Role::User, 34), (Role::Assistant, 752)],
+            held: lines,
+            memory: 13 << 20,
+            files: 3 << 20,
+        }));
         rig.key(KeyCode::Down);
         rig
     });

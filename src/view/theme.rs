@@ -3,7 +3,7 @@
 
 use ratatui::style::{Color, Modifier, Style};
 
-use crate::chat::Role;
+use crate::chat::{Role, TokenRecord};
 
 /// Styles by role.
 #[derive(Clone, Copy, Debug)]
@@ -62,10 +62,9 @@ impl Theme {
         }
     }
 
-    /// The colour of a token that was so surprising: −ln p, in nats. Steps at probabilities of 37, 5 and 0.7 %.
-    pub fn surprise(&self, nats: f32) -> Style {
-        let step = [1.0, 3.0, 5.0].iter().filter(|from| nats > **from).count();
-        self.surprises[step]
+    /// The colour of a token by its surprise.
+    pub fn surprise(&self, record: &TokenRecord) -> Style {
+        self.surprises[record.surprise()]
     }
 
     /// The colour of what belongs to a role.

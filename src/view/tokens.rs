@@ -42,7 +42,7 @@ fn flow(tokens: &Tokens, theme: &Theme, columns: usize) -> (Vec<Line<'static>>, 
     for (nth, (text, record)) in tokens.list.iter().enumerate() {
         let style = match record {
             _ if nth == tokens.at => theme.chosen,
-            Some(record) => theme.surprise(-record.logprob),
+            Some(record) => theme.surprise(record),
             None if nth % 2 == 1 => theme.other,
             None => theme.text,
         };

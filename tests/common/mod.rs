@@ -2,7 +2,7 @@
 #![allow(dead_code)] // Each test binary uses its own part of it.
 
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -85,6 +85,14 @@ pub struct Answer {
 /// One engine at a time: several on two cores only make each other slow.
 static TURN: Mutex<()> = Mutex::new(());
 
+fn spawn(news: Sender<EngineNews>) -> Client {
+    let command = [env!("CARGO_BIN_EXE_llmchat").to_owned(), "engine".to_owned()];
+    let client = Client::spawn(&command, move |n| {
+        let _ = news.send(n);
+    });
+    client.unwrap()
+}
+
 /// A real engine in its own process.
 pub struct Engine {
     pub client: Client,
@@ -98,17 +106,22 @@ impl Engine {
     pub fn spawn() -> Self {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let (sender, news) = channel();
-        let command = [env!("CARGO_BIN_EXE_llmchat").to_owned(), "engine".to_owned()];
-        let client = Client::spawn(&command, move |n| {
-            let _ = sender.send(n);
-        });
-        Self { client: client.unwrap(), news, jobs: 0, info: None, _turn: turn }
+        Self { client: spawn(sender), news, jobs: 0, info: None, _turn: turn }
     }
 
     pub fn load(path: PathBuf, params: ContextParams) -> Self {
         let mut engine = Self::spawn();
         engine.try_load(path, params).unwrap();
         engine
+    }
+
+    /// The same in a new process, after the old one has had its time to end.
+    pub fn restart(&mut self, path: PathBuf, params: ContextParams) {
+        let (sender, news) = channel();
+        let client = spawn(sender);
+        self.client = client;
+        self.news = news;
+        self.try_load(path, params).unwrap();
     }
 
     pub fn try_load(&mut self, path: PathBuf, params: ContextParams) -> Result<(), Problem> {

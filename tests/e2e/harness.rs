@@ -65,6 +65,7 @@ impl Home {
             ("HOME", self.path().to_owned()),
             ("LLMCHAT_DATA_DIR", self.path().join("data")),
             ("LLMCHAT_STATE_DIR", self.path().join("state")),
+            ("LLMCHAT_CACHE_DIR", self.path().join("cache")),
             ("LLMCHAT_CONFIG", self.path().join("config.toml")),
         ]
     }

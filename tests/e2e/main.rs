@@ -12,4 +12,5 @@ mod harness;
 mod outside;
 mod overflow;
 mod terminal;
+mod transfer;
 mod tree;

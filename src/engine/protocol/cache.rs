@@ -64,15 +64,22 @@ impl Cells {
     }
 }
 
-/// Who holds which cells of the cache: the sequence at work first, then those that begin most like the one before.
+/// Who holds which cells of the cache, and what is kept outside: the sequence at work first, then those that begin
+/// most like the one before.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CacheMap {
     /// Cells that there are.
     pub n_ctx: u32,
     /// Cells that any sequence holds.
     pub used: u32,
-    /// The sequences.
+    /// Whose the tokens of the sequence at work are, message by message.
+    pub parts: Vec<(Role, u32)>,
+    /// The sequences, in the cache and kept outside of it.
     pub held: Vec<Held>,
+    /// Bytes of memory for what is kept outside.
+    pub memory: u64,
+    /// Bytes of files.
+    pub files: u64,
 }
 
 impl CacheMap {
@@ -95,12 +102,12 @@ pub struct Held {
     pub holder: Holder,
     /// Its tokens.
     pub tokens: u32,
-    /// How many of the first of them are in cells that a sequence before it in the list holds too.
+    /// How many of the first of them a sequence before it in the list has too.
     pub shared: u32,
-    /// Cells that would be free without it.
+    /// Tokens whose cells or bytes would be free without it.
     pub own: u32,
-    /// How many prompts ago it was at work.
-    pub age: u64,
+    /// How many prompts ago it was at work; `None` before this run.
+    pub age: Option<u64>,
     /// It goes last.
     pub pinned: bool,
     /// How the part begins that is not shared.
@@ -115,6 +122,15 @@ pub enum Holder {
     Main,
     /// A beam, or one of the answers of a search.
     Branch,
-    /// An earlier prompt left it.
-    Parked,
+    /// An earlier prompt left it, and it is in memory outside of the cache.
+    Memory,
+    /// The same, some of it in files.
+    File,
+}
+
+impl Holder {
+    /// Whether it is in the cache.
+    pub fn is_cell(self) -> bool {
+        matches!(self, Self::Main | Self::Branch)
+    }
 }

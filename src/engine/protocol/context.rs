@@ -1,9 +1,11 @@
 //! What is asked of a context.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
 use crate::chat::{FlashAttention, KvTypes, Rope};
-use crate::model::{Wish, batch, context, sequences};
+use crate::model::{SEQUENCES, Wish, batch, context};
 
 /// How a context is made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -21,8 +23,12 @@ pub struct ContextParams {
     pub gpu_layers: i32,
     /// Keep the whole context of sliding-window layers.
     pub swa_full: bool,
-    /// Sequences that stay in the cache when a prompt leaves them.
-    pub resident: u32,
+    /// Bytes of memory for states of the KV cache that are not in it; 0 keeps none, `None` chooses by the memory.
+    pub cache_ram: Option<u64>,
+    /// Bytes of files for them.
+    pub cache_disk: u64,
+    /// The folder of those files; without it there are none.
+    pub cache_dir: Option<PathBuf>,
     /// A context longer than the model was trained on is wanted all the same.
     pub beyond_trained: bool,
     /// How positions are told to the model.
@@ -42,7 +48,9 @@ impl Default for ContextParams {
             threads: 0,
             gpu_layers: -1,
             swa_full: true,
-            resident: 8,
+            cache_ram: None,
+            cache_disk: 0,
+            cache_dir: None,
             beyond_trained: false,
             rope: Rope::default(),
             kv: KvTypes::default(),
@@ -63,7 +71,7 @@ impl ContextParams {
         Wish {
             n_ctx,
             n_ubatch: u64::from(self.micro_batch(batch(self.n_batch, n_ctx))),
-            sequences: u64::from(sequences(self.resident)),
+            sequences: u64::from(SEQUENCES),
             kv: self.kv,
             flash: self.flash_attn,
             swa_full: self.swa_full,

@@ -65,7 +65,7 @@ fn bytes(token: Token) -> Option<Vec<u8>> {
 }
 
 fn shape(window: Option<usize>, branches: SeqId) -> Shape {
-    Shape { cells: 200, window, branches, parked: 3 }
+    Shape { cells: 200, window, branches, whole: false }
 }
 
 /// Ledger and cache hold the same tokens in the same cells.
@@ -84,7 +84,7 @@ fn same(ledger: &Ledger, cache: &Fake) -> Result<(), TestCaseError> {
 fn run(ledger: &mut Ledger, cache: &mut Fake, prompt: &[Token], decode: usize) -> Reuse {
     let reuse = ledger.reuse(cache, prompt, bytes);
     let end = (reuse.kept + decode).min(prompt.len());
-    assert!(ledger.make_room(cache, end - reuse.kept));
+    assert!(ledger.has_room(end - reuse.kept));
     cache.decode(MAIN, reuse.kept, &prompt[reuse.kept..end]);
     ledger.extend(&prompt[reuse.kept..end]);
     reuse
@@ -158,7 +158,7 @@ proptest! {
             prop_assert!(reuse.kept >= before.min(prompt.len() - 1));
         }
         prop_assert!(ledger.agrees(&cache));
-        prop_assert!(cache.cells.keys().all(|(seq, _)| *seq == MAIN || *seq > 4));
+        prop_assert!(cache.cells.keys().all(|(seq, _)| *seq == MAIN));
     }
 
     #[test]
@@ -205,9 +205,6 @@ fn a_lost_window_is_read_again_and_said() {
     assert_eq!(reuse.kept, 0);
     assert_eq!(reuse.because, Some(Because::WindowGone));
     assert_eq!(ledger.len(), 0);
-    // What was there stays as long as there is room: the longer text goes on.
-    let reuse = ledger.reuse(&mut cache, &[&long[..], &[1]].concat(), |_| None);
-    assert_eq!(reuse.kept, 30);
 }
 
 #[test]
@@ -223,71 +220,28 @@ fn repair_after_a_half_decoded_batch() {
 }
 
 #[test]
-fn what_a_prompt_leaves_is_found_again() {
-    let mut cache = Fake::default();
-    let mut ledger = Ledger::new(shape(None, 4));
-    let (a, b) = ([1, 2, 3, 4, 5, 1], [1, 2, 5, 5]);
-    run(&mut ledger, &mut cache, &a, 9);
-    assert_eq!(run(&mut ledger, &mut cache, &b, 9).kept, 2, "the trunk is shared");
-    assert_eq!(ledger.used(), 8, "and counts once");
-    assert_eq!(run(&mut ledger, &mut cache, &[&a[..], &[2]].concat(), 9).kept, 6);
-    assert_eq!(run(&mut ledger, &mut cache, &[&b[..], &[2]].concat(), 9).kept, 4);
-    assert_eq!(ledger.used(), 10);
-}
-
-#[test]
-fn what_was_used_longest_ago_makes_room() {
-    let mut cache = Fake::default();
-    let mut ledger = Ledger::new(Shape { cells: 20, ..shape(None, 4) });
-    let texts: Vec<Vec<Token>> = (1..=5).map(|i| vec![i; 6]).collect();
-    for text in &texts[..3] {
-        run(&mut ledger, &mut cache, text, 9);
-    }
-    // The first is used again, so the second goes when the fourth needs room.
-    assert_eq!(run(&mut ledger, &mut cache, &[&texts[0][..], &[2]].concat(), 9).kept, 6);
-    run(&mut ledger, &mut cache, &texts[3], 9);
-    assert_eq!(run(&mut ledger, &mut cache, &[&texts[0][..], &[2, 3]].concat(), 9).kept, 7);
-    assert_eq!(run(&mut ledger, &mut cache, &texts[1], 9).kept, 0);
-    assert!(!ledger.make_room(&mut cache, 21), "the main sequence stays");
-}
-
-#[test]
-fn a_state_that_cannot_be_cut_is_kept_whole() {
+fn a_state_that_cannot_be_cut_is_read_again() {
     let mut cache = Fake { recurrent: true, ..Fake::default() };
     let mut ledger = Ledger::new(shape(None, 4));
     run(&mut ledger, &mut cache, &[1, 2, 3, 4], 9);
     let edited = run(&mut ledger, &mut cache, &[1, 2, 5], 9);
     assert!(edited == Reuse { kept: 0, because: Some(Because::Whole) });
-    assert_eq!(run(&mut ledger, &mut cache, &[1, 2, 3, 4, 5], 9).kept, 4, "the first text goes on");
+    assert_eq!(run(&mut ledger, &mut cache, &[1, 2, 5, 4], 9).kept, 3, "what goes on from all of it needs no cut");
 }
 
 #[test]
-fn the_map_draws_shared_cells_once_and_hands_decide_what_stays() {
+fn where_cells_lie_among_others_is_known_until_they_are_put_in_order() {
     let mut cache = Fake::default();
-    let mut ledger = Ledger::new(Shape { cells: 20, ..shape(None, 4) });
+    let mut ledger = Ledger::new(shape(None, 4));
+    run(&mut ledger, &mut cache, &[1, 2, 3], 9);
+    assert_eq!(ledger.scattered(MAIN), None);
+    let beam = ledger.branch(&mut cache, MAIN).unwrap();
+    cache.decode(beam, 3, &[4, 5]);
+    ledger.push(beam, 4);
+    ledger.push(beam, 5);
+    assert_eq!(ledger.scattered(beam), Some(3));
     run(&mut ledger, &mut cache, &[1, 2, 3, 4, 5, 1], 9);
-    run(&mut ledger, &mut cache, &[5, 5, 5], 9);
-    run(&mut ledger, &mut cache, &[1, 2, 5, 5], 9);
-    let map = ledger.map(|tokens| format!("{tokens:?}"));
-    assert_eq!((map.used, map.n_ctx, map.held.len()), (11, 20, 3));
-    let facts: Vec<_> = map.held.iter().map(|h| (h.tokens, h.shared, h.own, h.text.as_str())).collect();
-    assert_eq!(facts, [(4, 0, 2, "[1, 2, 5, 5]"), (6, 2, 4, "[3, 4, 5, 1]"), (3, 0, 3, "[5, 5, 5]")]);
-    assert_eq!(map.held.iter().map(|h| h.tokens - h.shared).sum::<u32>(), map.used);
-    assert!((map.waste().0 - 0.45).abs() < 1e-9 && (map.waste().1 - 47.0 / 60.0).abs() < 1e-9);
-
-    // What is pinned outlives what was used after it.
-    let oldest = map.held[1].seq;
-    assert!(ledger.pin(&mut cache, oldest));
-    run(&mut ledger, &mut cache, &[4; 14], 14);
-    let left: Vec<_> = ledger.map(|_| String::new()).held.iter().map(|h| (h.tokens, h.pinned)).collect();
-    assert_eq!(left, [(14, false), (6, true)]);
-    assert!(ledger.give_up(&mut cache, oldest) && !ledger.give_up(&mut cache, oldest));
-    assert_eq!(ledger.used(), 14);
-
-    // The main one can be pinned, as it is now, and given up.
-    assert!(ledger.pin(&mut cache, MAIN));
-    assert!(ledger.give_up(&mut cache, MAIN));
-    assert_eq!((ledger.len(), ledger.used()), (0, 14));
-    assert_eq!(run(&mut ledger, &mut cache, &[4; 15], 15).kept, 14);
-    assert!(ledger.agrees(&cache) && cache.used() == ledger.used());
+    assert_eq!(ledger.scattered(MAIN), Some(3));
+    run(&mut ledger, &mut cache, &[1, 2, 3, 1], 9);
+    assert_eq!(ledger.scattered(MAIN), None, "they are gone");
 }

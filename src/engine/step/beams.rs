@@ -65,7 +65,7 @@ impl Session<'_> {
         }
         let most = (self.ledger.free_branches() + beams.seqs.len() + beams.kept.len()) / 2;
         beams.search.rules = rules(sampling, most, job.n());
-        let full = !self.ledger.make_room(&mut self.context, beams.seqs.len());
+        let full = !self.ledger.has_room(beams.seqs.len());
         let rows = if full { Ok(None) } else { self.rows(&mut job, &beams) };
         match rows {
             Ok(Some(rows)) => {

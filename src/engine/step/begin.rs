@@ -16,8 +16,12 @@ impl Session<'_> {
         if encoded.tokens.len() >= self.context.n_ctx() as usize {
             return Err(self.too_long(&waiting.prompt, &encoded));
         }
+        self.keep_what_goes(&encoded.tokens);
+        let restored = self.bring_back(&encoded.tokens);
         let vocabulary = &self.vocabulary;
         let reuse = self.ledger.reuse(&mut self.context, &encoded.tokens, |t| vocabulary.plain(t));
+        self.tidy();
+        self.parts = encoded.parts;
         notes.extend(unused(&waiting.sampling));
         self.has_logits = false;
         let seed = waiting.sampling.seed.0.unwrap_or_else(fresh_seed);
@@ -51,6 +55,7 @@ impl Session<'_> {
             job: job.id,
             prompt_tokens: usage.prompt_tokens,
             reused_tokens: usage.reused_tokens,
+            restored_tokens: u32::try_from(restored).unwrap_or(u32::MAX),
             cells: job.cells,
             seed,
             because: reuse.because,

@@ -148,8 +148,10 @@ impl Session<'_> {
                 "Shorten it, or start again with a larger context (-c)",
             ));
         }
-        // From the beginning, so that every token's logits are told; what was there is parked.
-        self.ledger.reuse(&mut self.context, &[], |_| None);
+        // From the beginning, so that every token's logits are told.
+        self.keep_what_goes(&[]);
+        self.ledger.clear(&mut self.context);
+        self.parts = encoded.parts;
         let text = |token: Token| String::from_utf8_lossy(&self.vocabulary.text_or_name(token)).into_owned();
         let mut scored: Vec<(String, Option<TokenRecord>)> =
             tokens.first().map(|t| (text(*t), None)).into_iter().collect();
