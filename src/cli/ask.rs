@@ -2,12 +2,11 @@
 
 use std::io::{self, IsTerminal, Read, Write};
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
 use super::Stop;
-use super::context::Context;
+use super::context::{Context, now};
 use super::keep::Kept;
 use super::out::{print, unwritten};
 use super::running::{Ask, Done, Running};
@@ -343,7 +342,7 @@ fn save(
     done: &Done,
     running: &Running,
 ) -> Result<(), String> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| i64::try_from(d.as_millis()).unwrap_or(0));
+    let now = now();
     let id = ConversationId::new(now, std::process::id().wrapping_mul(0x9E37_79B1));
     let mut conversation = Conversation::new(id, now, context.settings.sampling.clone());
     system.clone_into(&mut conversation.system);

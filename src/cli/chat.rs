@@ -12,7 +12,7 @@ use std::io::{self, IsTerminal};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 
@@ -376,6 +376,5 @@ impl Loop {
 }
 
 fn now() -> Now {
-    let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis());
-    Now { mono: Instant::now(), wall_ms: i64::try_from(wall).unwrap_or(i64::MAX) }
+    Now { mono: Instant::now(), wall_ms: super::context::now() }
 }

@@ -1,6 +1,7 @@
 //! What every subcommand stands on: folders, settings, the model, the engine's command.
 
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::chat::Preset;
 use crate::config::{self, Settings};
@@ -17,6 +18,12 @@ pub struct Context {
     pub settings: Settings,
     /// What was wrong with them.
     pub notices: Vec<String>,
+}
+
+/// Milliseconds since 1970.
+pub fn now() -> i64 {
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis());
+    i64::try_from(wall).unwrap_or(i64::MAX)
 }
 
 /// Finds models on any thread.

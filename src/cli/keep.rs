@@ -3,8 +3,9 @@
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
+use super::context::now;
 use super::conversations;
 use crate::app::title_of;
 use crate::chat::{
@@ -155,8 +156,4 @@ impl Kept {
         });
         unsaved.or(taken).map_or(Ok(()), Err)
     }
-}
-
-fn now() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| i64::try_from(d.as_millis()).unwrap_or(0))
 }

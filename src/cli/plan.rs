@@ -315,13 +315,11 @@ pub fn share(text: &str) -> Result<f64, String> {
 mod tests {
     use super::*;
     use crate::chat::FlashAttention;
-    use crate::model::SEQUENCES;
 
     fn wish() -> Wish {
         Wish {
             n_ctx: 4096,
             n_ubatch: 512,
-            sequences: u64::from(SEQUENCES),
             kv: KvTypes::default(),
             flash: FlashAttention::Auto,
             swa_full: true,

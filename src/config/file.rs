@@ -103,7 +103,7 @@ fn one(name: &str, value: &DeValue<'_>, place: &str, settings: &mut Settings, no
 /// Variables of ours come before llama.cpp's, which many users have set.
 fn from_environment(env: &[(String, String)], settings: &mut Settings, notices: &mut Vec<String>) {
     let mut known: Vec<String> =
-        ["DATA_DIR", "STATE_DIR", "CONFIG", "TRACE", "FAULT"].map(|n| format!("LLMCHAT_{n}")).into();
+        ["DATA_DIR", "STATE_DIR", "CACHE_DIR", "CONFIG", "TRACE", "FAULT"].map(|n| format!("LLMCHAT_{n}")).into();
     let mut take = |variable: &str, name: &str| {
         known.push(variable.to_owned());
         if let Some((_, text)) = env.iter().find(|(name, _)| name == variable)

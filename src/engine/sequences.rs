@@ -224,7 +224,7 @@ impl Ledger {
         for found in self.find(prompt).into_iter().filter(|f| f.kept > 0) {
             let fault = match self.fault(cache, &found) {
                 None => {
-                    let parts = parting(&self.line(found.seq).tokens[found.kept..], &prompt[found.kept..], &bytes);
+                    let parts = parting(&self.all_tokens(found.seq)[found.kept..], &prompt[found.kept..], &bytes);
                     because = because.or(parts);
                     self.adopt(cache, found.seq);
                     self.cut(cache, found.kept)
@@ -261,13 +261,12 @@ impl Ledger {
 
     /// The sequences by how much of the prompt they hold; the main one first among equals.
     fn find(&self, prompt: &[Token]) -> Vec<Found> {
-        let most = prompt.len().saturating_sub(1);
-        let common =
-            |held: &mut dyn Iterator<Item = &Token>| held.zip(&prompt[..most]).take_while(|(a, b)| a == b).count();
-        let mut found = vec![Found { seq: MAIN, kept: common(&mut self.tokens().iter()) }];
+        let prompt = &prompt[..prompt.len().saturating_sub(1)];
+        let main = common(self.tokens(), prompt);
+        let mut found = vec![Found { seq: MAIN, kept: main }];
         for branch in &self.branches {
-            let kept = common(&mut self.tokens().iter().chain(&branch.tail.tokens));
-            found.push(Found { seq: branch.seq, kept });
+            let beyond = if main == self.len() { common(&branch.tail.tokens, &prompt[main..]) } else { 0 };
+            found.push(Found { seq: branch.seq, kept: main + beyond });
         }
         found.sort_by_key(|f| std::cmp::Reverse(f.kept));
         found
@@ -275,23 +274,13 @@ impl Ledger {
 
     /// Why a sequence cannot be gone on with there, if so.
     fn fault(&self, cache: &impl Cache, found: &Found) -> Option<Because> {
-        if self.shape.whole && self.line(found.seq).tokens.len() != found.kept {
+        if self.shape.whole && self.len() + self.tail(found.seq).len() != found.kept {
             return Some(Because::Whole);
         }
         let window = self.shape.window?;
         let oldest = found.kept.saturating_sub(window);
         let gone = usize::try_from(cache.pos_min(found.seq)).map_or(true, |held| held > oldest);
         gone.then_some(Because::WindowGone)
-    }
-
-    /// All of a sequence.
-    fn line(&self, seq: SeqId) -> Line {
-        let mut line = self.main.clone();
-        if let Some(branch) = self.branches.iter().find(|b| b.seq == seq) {
-            line.tokens.extend(&branch.tail.tokens);
-            line.cells.extend(&branch.tail.cells);
-        }
-        line
     }
 
     /// Shortens the main sequence; branches, which go on from its end, are gone then. Says why it cannot be, if so;
@@ -356,8 +345,13 @@ impl Ledger {
 
     /// All tokens of a sequence.
     pub fn all_tokens(&self, seq: SeqId) -> Vec<Token> {
-        self.line(seq).tokens
+        [self.tokens(), self.tail(seq)].concat()
     }
+}
+
+/// How many first tokens two texts have in common.
+pub fn common(one: &[Token], other: &[Token]) -> usize {
+    one.iter().zip(other).take_while(|(a, b)| a == b).count()
 }
 
 /// Why two texts part where their tokens do: both spell the same for as long as can be seen, or not. Nothing where

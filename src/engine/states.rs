@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-use super::sequences::Token;
+use super::sequences::{Token, common};
 pub use file::identity;
 pub use keeper::Keeper;
 
@@ -124,7 +124,7 @@ impl States {
         while let Some((parent, at)) = open.pop() {
             for key in self.children.get(&parent).into_iter().flatten() {
                 let piece = &self.nodes[key].piece;
-                let same = piece.tokens.iter().zip(&tokens[at..]).take_while(|(a, b)| a == b).count();
+                let same = common(&piece.tokens, &tokens[at..]);
                 let all = same == piece.tokens.len();
                 if same == 0 || (piece.whole && !all) {
                     continue;
@@ -140,12 +140,11 @@ impl States {
         (self.path(best.0), best.1)
     }
 
-    /// The piece that a text goes on from where all of its pieces are the text's, and where it ends.
-    pub fn trunk(&self, tokens: &[Token]) -> (Option<Key>, usize) {
-        let (path, _) = self.find(tokens);
-        let mut whole =
-            path.iter().filter(|key| tokens[self.nodes[key].piece.from..].starts_with(&self.nodes[key].piece.tokens));
-        whole.next_back().map_or((None, 0), |key| (Some(*key), self.nodes[key].piece.end()))
+    /// What a text goes on from that has `n` tokens of a path: its last piece that is the text's to the end, and where
+    /// that ends.
+    pub fn trunk(&self, path: &[Key], n: usize) -> (Option<Key>, usize) {
+        let mut ends = path.iter().map(|key| (Some(*key), self.nodes[key].piece.end()));
+        ends.rfind(|(_, end)| *end <= n).unwrap_or((None, 0))
     }
 
     /// From the root to a piece.

@@ -84,8 +84,6 @@ pub struct Wish {
     pub flash: FlashAttention,
     /// Whether windowed layers keep the whole context.
     pub swa_full: bool,
-    /// Sequences that each can hold.
-    pub sequences: u64,
     /// How many contexts.
     pub chats: u64,
 }
@@ -184,7 +182,7 @@ impl Facts {
         let scores = if flash { 0 } else { wish.n_ctx.saturating_mul(w.heads * (F32 + 2)) };
         let activations = (2 * w.feed_forward + 6 * w.embedding).saturating_mul(F32);
         let a_token = masks.saturating_add(scores.max(activations));
-        let rows = 1 + if windowed > 0 && !wish.swa_full { 0 } else { wish.sequences - 1 };
+        let rows = 1 + if windowed > 0 && !wish.swa_full { 0 } else { u64::from(SEQUENCES) - 1 };
         let outputs = rows.saturating_mul(w.vocabulary * F32);
         a_token.saturating_mul(wish.n_ubatch).saturating_add(outputs)
     }
@@ -258,15 +256,7 @@ mod tests {
     }
 
     fn wish(n_ctx: u64) -> Wish {
-        Wish {
-            n_ctx,
-            n_ubatch: 512,
-            kv: KvTypes::default(),
-            flash: FlashAttention::Auto,
-            swa_full: true,
-            sequences: u64::from(SEQUENCES),
-            chats: 1,
-        }
+        Wish { n_ctx, n_ubatch: 512, kv: KvTypes::default(), flash: FlashAttention::Auto, swa_full: true, chats: 1 }
     }
 
     #[test]

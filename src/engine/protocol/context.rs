@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::chat::{FlashAttention, KvTypes, Rope};
-use crate::model::{SEQUENCES, Wish, batch, context};
+use crate::model::{Wish, batch, context};
 
 /// How a context is made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -71,7 +71,6 @@ impl ContextParams {
         Wish {
             n_ctx,
             n_ubatch: u64::from(self.micro_batch(batch(self.n_batch, n_ctx))),
-            sequences: u64::from(SEQUENCES),
             kv: self.kv,
             flash: self.flash_attn,
             swa_full: self.swa_full,

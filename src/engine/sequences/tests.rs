@@ -72,7 +72,7 @@ fn shape(window: Option<usize>, branches: SeqId) -> Shape {
 fn same(ledger: &Ledger, cache: &Fake) -> Result<(), TestCaseError> {
     prop_assert!(ledger.agrees(cache));
     for ((seq, p), (token, _)) in &cache.cells {
-        prop_assert_eq!(ledger.line(*seq).tokens[*p], *token);
+        prop_assert_eq!(ledger.all_tokens(*seq)[*p], *token);
     }
     if cache.window.is_none() {
         prop_assert_eq!(ledger.used(), cache.used());

@@ -160,6 +160,15 @@ mod tests {
         Piece { parent: None, from: 0, tokens: (0..50).collect(), whole: false }
     }
 
+    /// A file with a state of 1,000 bytes: its folder, its path, the state.
+    fn written() -> (tempfile::TempDir, PathBuf, Vec<u8>) {
+        let folder = tempfile::tempdir().unwrap();
+        let state: Vec<u8> = (0..1000u32).map(|i| (i * 7) as u8).collect();
+        write(folder.path(), &[7; 32], &piece(), &state).unwrap();
+        let path = path(folder.path(), piece().key());
+        (folder, path, state)
+    }
+
     #[test]
     fn the_version_is_that_of_the_bindings() {
         let version = LLAMA.rsplit(' ').next().unwrap();
@@ -169,10 +178,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_and_nothing_else() {
-        let folder = tempfile::tempdir().unwrap();
-        let state: Vec<u8> = (0..1000u32).map(|i| (i * 7) as u8).collect();
-        write(folder.path(), &[7; 32], &piece(), &state).unwrap();
-        let path = path(folder.path(), piece().key());
+        let (folder, path, state) = written();
         assert_eq!(head(&path, &[7; 32]), Some((piece(), 1000)));
         assert_eq!(read(folder.path(), &[7; 32], &piece()), Some(state));
         assert_eq!(head(&path, &[8; 32]), None, "of another model");
@@ -185,10 +191,7 @@ mod tests {
     /// Cut, lengthened, flipped, swapped, foreign, of a newer format: 300 ways to be wrong, and none is read.
     #[test]
     fn a_damaged_file_is_never_read() {
-        let folder = tempfile::tempdir().unwrap();
-        let state: Vec<u8> = (0..1000u32).map(|i| (i * 7) as u8).collect();
-        write(folder.path(), &[7; 32], &piece(), &state).unwrap();
-        let path = path(folder.path(), piece().key());
+        let (folder, path, _) = written();
         let right = std::fs::read(&path).unwrap();
         for n in 0..300 {
             let mut wrong = right.clone();

@@ -40,12 +40,15 @@ impl Keeper {
         let (root, at) = (root.to_owned(), folder.clone());
         let work = move || {
             while let Ok(job) = queue.recv() {
-                perform(job, &at, &identity);
-                // All that waits first: what goes is decided once.
-                while let Ok(job) = queue.try_recv() {
+                // All that waits first: what goes is decided once, and only if there is more than before.
+                let mut more = false;
+                for job in std::iter::once(job).chain(queue.try_iter()) {
+                    more |= matches!(job, Job::Write(..));
                     perform(job, &at, &identity);
                 }
-                enforce(&root, limit);
+                if more {
+                    enforce(&root, limit);
+                }
             }
         };
         let thread = std::thread::Builder::new().name("states".into()).spawn(work)?;

@@ -4,10 +4,11 @@ use super::*;
 
 /// Keeps a text in pieces of a length, as the step loop does.
 fn keep(states: &mut States, text: &[Token], piece: usize) {
-    if states.find(text).1 == text.len() {
+    let (path, kept) = states.find(text);
+    if kept == text.len() {
         return;
     }
-    let (mut parent, mut from) = states.trunk(text);
+    let (mut parent, mut from) = states.trunk(&path, kept);
     while from < text.len() {
         let tokens = text[from..text.len().min(from + piece)].to_vec();
         let end = from + tokens.len();

@@ -7,7 +7,7 @@ use llama_cpp_2::context::LlamaContext;
 use super::Session;
 use crate::engine::native;
 use crate::engine::sequences::{Cache, MAIN, SeqId, Token};
-use crate::engine::states::{Key, Piece};
+use crate::engine::states::{Bytes, Key, Piece};
 
 /// Tokens of a piece where texts may part behind it, at the least: smaller ones would cost more than they save.
 const LEAST: usize = 64;
@@ -28,7 +28,8 @@ impl Session<'_> {
     /// Keeps what the next prompt takes from the cache.
     pub(super) fn keep_what_goes(&mut self, prompt: &[Token]) {
         for seq in self.ledger.sequences() {
-            if !prompt.starts_with(&self.ledger.all_tokens(seq)) {
+            let stays = prompt.strip_prefix(self.ledger.tokens()).is_some_and(|p| p.starts_with(self.ledger.tail(seq)));
+            if !stays {
                 self.keep(seq);
             }
         }
@@ -40,7 +41,8 @@ impl Session<'_> {
             return;
         }
         let tokens = self.ledger.all_tokens(seq);
-        if tokens.is_empty() || self.states.find(&tokens).1 == tokens.len() {
+        let (path, kept) = self.states.find(&tokens);
+        if kept == tokens.len() {
             return;
         }
         if self.is_whole() {
@@ -49,7 +51,7 @@ impl Session<'_> {
             }
             return;
         }
-        let (mut parent, mut from) = self.states.trunk(&tokens);
+        let (mut parent, mut from) = self.states.trunk(&path, kept);
         let scattered = self.ledger.scattered(seq).unwrap_or(tokens.len());
         let borders = self.parts.iter().scan(0, |at, (_, n)| {
             *at += *n as usize;
@@ -121,7 +123,7 @@ impl Session<'_> {
             path.retain(|key| self.states.get(*key).is_some_and(|(piece, _)| piece.end() <= end));
         }
         self.states.touch(&path);
-        if let Some(keeper) = &self.keeper {
+        if let Some(keeper) = self.keeper.as_ref().filter(|_| !path.is_empty()) {
             keeper.touch(path.clone());
         }
         if end <= here || self.native.is_none() {
@@ -129,14 +131,14 @@ impl Session<'_> {
         }
         let mut brought = 0;
         for key in path {
-            let Some((piece, _)) = self.states.get(key) else { break };
+            let Some((piece, state)) = self.states.get(key) else { break };
             if piece.end() <= here {
                 continue;
             }
             if brought == 0 && !self.make_way(prompt, &piece) {
                 break;
             }
-            if !self.put(key, &piece) {
+            if !self.put(key, &piece, state) {
                 break;
             }
             brought = piece.end();
@@ -156,19 +158,15 @@ impl Session<'_> {
     }
 
     /// Puts a piece behind the main sequence. What cannot be used is forgotten.
-    fn put(&mut self, key: Key, piece: &Piece) -> bool {
+    fn put(&mut self, key: Key, piece: &Piece, state: Option<Bytes>) -> bool {
         if !self.ledger.has_room(piece.tokens.len()) {
             return false;
         }
-        let state = match self.states.get(key) {
-            Some((_, Some(state))) => Some(state),
-            Some((_, None)) => self.keeper.as_ref().and_then(|k| k.read(piece)).map(|state| {
-                let state = std::sync::Arc::new(state);
-                self.states.was_read(key, state.clone());
-                state
-            }),
-            None => None,
-        };
+        let state = state.or_else(|| {
+            let state = Bytes::new(self.keeper.as_ref()?.read(piece)?);
+            self.states.was_read(key, state.clone());
+            Some(state)
+        });
         let done = state.is_some_and(|state| {
             if piece.whole {
                 native::set_state(&mut self.context, MAIN, &state)
@@ -184,11 +182,16 @@ impl Session<'_> {
         }
         tracing::warn!("a kept state cannot be used and is forgotten");
         let filed = self.states.forget(key);
-        if let Some(keeper) = &self.keeper {
-            keeper.remove(filed);
-        }
+        self.remove_files(filed);
         self.ledger.clear(&mut self.context);
         false
+    }
+
+    /// Removes the files of pieces that are forgotten.
+    pub(super) fn remove_files(&self, keys: Vec<Key>) {
+        if let Some(keeper) = &self.keeper {
+            keeper.remove(keys);
+        }
     }
 
     /// Puts the cells of a beam that the main sequence took over behind each other, as a cold run has them: the order

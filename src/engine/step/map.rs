@@ -3,7 +3,7 @@
 use super::Session;
 use crate::chat::Role;
 use crate::engine::protocol::{CacheMap, EngineEvent, Held, Holder};
-use crate::engine::sequences::{MAIN, SeqId, Token};
+use crate::engine::sequences::{MAIN, SeqId, Token, common};
 use crate::engine::states::FIRST_ID;
 
 /// Tokens whose text tells what a sequence is.
@@ -80,9 +80,7 @@ impl Session<'_> {
     pub(super) fn drop_sequence(&mut self, seq: SeqId) {
         if seq >= FIRST_ID {
             let filed = self.states.give_up(seq).unwrap_or_default();
-            if let Some(keeper) = &self.keeper {
-                keeper.remove(filed);
-            }
+            self.remove_files(filed);
         } else if seq == MAIN && self.job.is_none() {
             self.ledger.clear(&mut self.context);
             self.has_logits = false;
@@ -94,8 +92,8 @@ impl Session<'_> {
     pub(super) fn pin(&mut self, seq: SeqId) {
         if seq == MAIN {
             self.keep(MAIN);
-            let tokens = self.ledger.all_tokens(MAIN);
-            if let Some(id) = self.states.line_of(&tokens) {
+            let tokens = self.ledger.tokens();
+            if let Some(id) = self.states.line_of(tokens) {
                 self.states.pin(id);
             }
         } else {
@@ -130,11 +128,6 @@ fn arrange(mut left: Vec<Line>, text: impl Fn(&[Token]) -> String) -> Vec<Held> 
         before.push(line.tokens);
     }
     held
-}
-
-/// How many first tokens two sequences have in common.
-fn common(one: &[Token], other: &[Token]) -> usize {
-    one.iter().zip(other).take_while(|(a, b)| a == b).count()
 }
 
 fn number(n: usize) -> u32 {
