@@ -60,6 +60,10 @@ impl App {
             tree.choose(id);
         }
         tree.at = tree.at.min(tree.rows.len().saturating_sub(1));
+        // The last message was deleted or taken back: there is nothing to show a tree of.
+        if tree.rows.is_empty() {
+            self.go(Focus::Input);
+        }
     }
 
     pub(super) fn step_tree(&mut self, by: isize) {
@@ -111,11 +115,8 @@ impl App {
     }
 
     pub(super) fn delete_in_tree(&mut self) {
-        let Some(id) = self.in_tree() else { return };
-        self.delete_branch(id);
-        // The last one is gone: there is nothing to show a tree of.
-        if self.tree.as_ref().is_some_and(|t| !t.deleted) && self.chat.conversation.tree(false).is_empty() {
-            self.go(Focus::Input);
+        if let Some(id) = self.in_tree() {
+            self.delete_branch(id);
         }
     }
 

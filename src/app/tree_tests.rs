@@ -113,6 +113,25 @@ fn an_edited_question_and_its_answer_are_one_edit() {
 }
 
 #[test]
+fn the_tree_closes_with_its_last_row() {
+    let mut rig = Rig::ready(WIDE);
+    rig.answer("hi", "first");
+    rig.alt('g');
+    rig.alt('z');
+    assert_eq!((rig.app.focus, rig.told().starts_with("Undone: question")), (Focus::Input, true));
+    rig.alt('y');
+    rig.alt('g');
+    rig.key(KeyCode::Home);
+    rig.key(KeyCode::Char('d'));
+    assert_eq!((rig.app.focus, rig.shown().len()), (Focus::Input, 0));
+    // What was deleted is what there is to see then.
+    rig.alt('g');
+    assert_eq!((rig.app.focus, rig.app.tree.as_ref().unwrap().rows.len()), (Focus::Tree, 2));
+    rig.key(KeyCode::Char('x'));
+    assert_eq!(rig.app.focus, Focus::Input);
+}
+
+#[test]
 fn nothing_is_undone_while_an_answer_runs() {
     let mut rig = Rig::ready(WIDE);
     rig.send("hi");

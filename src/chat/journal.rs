@@ -129,7 +129,7 @@ pub struct Summary {
     pub title: String,
     /// When its file changed last, Unix milliseconds.
     pub changed: i64,
-    /// How many messages its file holds.
+    /// How many messages it holds, without those that are deleted.
     pub messages: usize,
     /// What is wrong with the file, if anything is.
     pub damage: Option<String>,

@@ -9,7 +9,7 @@ use super::context::now;
 use super::conversations;
 use crate::app::title_of;
 use crate::chat::{
-    Access, Conversation, Entry, Made, Message, MessageId, MessageState, Role, StoreEvent, StoreRequest, TokenRecord,
+    Access, Conversation, Edit, Entry, Made, Message, MessageId, MessageState, Role, StoreEvent, StoreRequest, TokenRecord,
 };
 use crate::engine::protocol::{Alternative, Prompt, Turn};
 use crate::store::Worker;
@@ -26,6 +26,10 @@ pub struct Kept {
     /// The conversation as it is by now.
     pub conversation: Conversation,
     answer: Option<Growing>,
+}
+
+fn step(what: Edit) -> Entry {
+    Entry::Step { what, message: None }
 }
 
 /// An answer on its way.
@@ -69,7 +73,11 @@ impl Kept {
         let id = c.next_id();
         let mut entries = Vec::new();
         if let Some(system) = system.filter(|s| *s != c.system) {
-            entries.push(Entry::System { text: system.to_owned() });
+            entries.extend([step(Edit::System), Entry::System { text: system.to_owned() }]);
+        }
+        // As in the chat, which undoes it as one edit.
+        if !entries.is_empty() || !c.history.awaits_question() {
+            entries.push(step(Edit::Question));
         }
         entries.push(Entry::Message(Message::new(id, c.head, Role::User, text, now())));
         if c.title.is_none() {

@@ -1,12 +1,14 @@
 //! The folder of conversations: names, listing, finding.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::chat::{ConversationId, Entry, Role, Summary};
+use serde::Deserialize;
+
+use crate::chat::{ConversationId, Entry, MessageId, Role, Summary};
 
 /// How much of a long title or question the list shows.
 const LONGEST_TITLE: usize = 80;
@@ -112,27 +114,69 @@ fn summary(path: &Path, changed: SystemTime) -> Option<Summary> {
     Some(summary)
 }
 
+/// As much of a message as the list needs.
+#[derive(Deserialize)]
+struct Brief {
+    id: MessageId,
+    #[serde(default)]
+    parent: Option<MessageId>,
+}
+
+/// What stands in a file, seen without folding it.
+#[derive(Default)]
+struct Seen {
+    /// Each message and what it follows.
+    parents: BTreeMap<MessageId, Option<MessageId>>,
+    deleted: BTreeSet<MessageId>,
+    question: Option<(MessageId, String)>,
+}
+
+impl Seen {
+    fn message(&mut self, line: &[u8]) {
+        let Ok(Brief { id, parent }) = serde_json::from_slice(line) else { return };
+        self.parents.insert(id, parent);
+        if self.question.is_none()
+            && let Ok(Entry::Message(message)) = serde_json::from_slice(line)
+            && message.role == Role::User
+        {
+            self.question = Some((id, message.text));
+        }
+    }
+
+    /// The messages that are not deleted: neither themselves nor with what they follow, which is older.
+    fn standing(&self) -> BTreeSet<MessageId> {
+        let mut gone = BTreeSet::new();
+        for (id, parent) in &self.parents {
+            if self.deleted.contains(id) || parent.is_some_and(|p| gone.contains(&p)) {
+                gone.insert(*id);
+            }
+        }
+        self.parents.keys().copied().filter(|id| !gone.contains(id)).collect()
+    }
+}
+
 /// Fills a summary from a file's lines without folding them. Lines that are cut are no entries and say nothing.
 fn glance(path: &Path, summary: &mut Summary) -> io::Result<()> {
     let mut input = BufReader::with_capacity(64 << 10, File::open(path)?);
-    let mut question = String::new();
+    let mut seen = Seen::default();
     let mut line = Vec::new();
     let mut nth = 0;
     while input.read_until(b'\n', &mut line)? > 0 {
-        if nth == 0 && !matches!(serde_json::from_slice(&line), Ok(Entry::Header { .. })) {
-            summary.damage = Some("does not begin like a conversation of this program".to_owned());
-        } else if line.starts_with(b"{\"type\":\"message\"") {
-            summary.messages += 1;
-            if question.is_empty()
-                && let Ok(Entry::Message(message)) = serde_json::from_slice(&line)
-                && message.role == Role::User
-            {
-                question = message.text;
+        let kind = line.strip_prefix(b"{\"type\":\"").and_then(|rest| rest.split(|b| *b == b'"').next());
+        match kind {
+            _ if nth == 0 => {
+                if !matches!(serde_json::from_slice(&line), Ok(Entry::Header { .. })) {
+                    summary.damage = Some("does not begin like a conversation of this program".to_owned());
+                }
             }
-        } else if line.starts_with(b"{\"type\":\"title\"")
-            && let Ok(Entry::Title { text }) = serde_json::from_slice(&line)
-        {
-            summary.title = text;
+            Some(b"message") => seen.message(&line),
+            Some(b"title" | b"delete" | b"restore") => match serde_json::from_slice(&line) {
+                Ok(Entry::Title { text }) => summary.title = text,
+                Ok(Entry::Delete { id }) => drop(seen.deleted.insert(id)),
+                Ok(Entry::Restore { id }) => drop(seen.deleted.remove(&id)),
+                _ => {}
+            },
+            _ => {}
         }
         nth += 1;
         line.clear();
@@ -140,8 +184,10 @@ fn glance(path: &Path, summary: &mut Summary) -> io::Result<()> {
     if nth == 0 {
         summary.damage = Some("is empty".to_owned());
     }
+    let standing = seen.standing();
+    summary.messages = standing.len();
     if summary.title.is_empty() {
-        summary.title = question;
+        summary.title = seen.question.filter(|(id, _)| standing.contains(id)).map(|(_, text)| text).unwrap_or_default();
     }
     let line = summary.title.lines().find(|l| !l.trim().is_empty()).unwrap_or_default();
     summary.title = line.trim().chars().take(LONGEST_TITLE).collect();

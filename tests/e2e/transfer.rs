@@ -46,6 +46,14 @@ fn a_conversation_goes_on_without_the_screen() {
     assert_eq!(none.status.code(), Some(1), "{none:?}");
     let raw = run(&home, &["ask", "--in", "last", "--raw", "x"], b"");
     assert_eq!(raw.status.code(), Some(2), "{raw:?}");
+    // In the chat it is undone as one edit.
+    let mut chat = home.chat(&["--continue"]);
+    chat.wait_for("And now goodbye");
+    chat.type_text("\x1bz");
+    chat.wait_for("Undone: question");
+    chat.wait_until("only the first question", |s| s.contains("Say hello") && !s.contains("And now goodbye"));
+    chat.quit();
+    assert_eq!(json(&home, &["conversations", "list", "--json"])[0]["messages"], 2);
 }
 
 #[test]

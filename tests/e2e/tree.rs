@@ -84,7 +84,14 @@ fn an_answer_branches_is_stepped_through_compared_deleted_and_all_of_it_undone()
     chat.wait_for("5 messages · 2 branches");
     chat.type_text(&UNDO.repeat(4));
     chat.wait_for("Undone: question");
-    chat.wait_for("There is no message yet");
+    chat.wait_for("0 messages · 0 branches · 5 deleted");
+    // Without what was deleted there is no tree left; what was undone can be done again.
+    chat.type_text("x");
+    wait_middle(&mut chat, "an empty conversation", |s| s.contains("Enter sends") && !s.contains("foxes"));
+    chat.type_text(&REDO.repeat(4));
+    wait_middle(&mut chat, "what was shown before", |s| s.contains("1/2") && s.contains(&first));
+    chat.type_text(TREE);
+    chat.wait_for("5 messages · 2 branches");
     chat.quit();
     let journal = home.journal();
     assert_eq!(journal.matches("\"type\":\"message\"").count(), 5, "no word is gone:\n{journal}");

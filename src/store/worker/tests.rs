@@ -94,6 +94,24 @@ fn what_is_written_is_read_again() {
 }
 
 #[test]
+fn what_is_deleted_is_not_counted_and_a_message_that_grew_once() {
+    let rig = Rig::new();
+    opened(rig.ask(StoreRequest::Create(Box::new(new()))));
+    let listed = |entries| {
+        rig.append(&id(), entries);
+        let StoreEvent::Listed(list) = rig.ask(StoreRequest::List) else { panic!() };
+        (list[0].title.clone(), list[0].messages)
+    };
+    let first = vec![message(1, Role::User, "hi"), message(2, Role::Assistant, "hel"), message(3, Role::User, "and")];
+    assert_eq!(listed(first), ("hi".to_owned(), 3));
+    assert_eq!(listed(vec![message(2, Role::Assistant, "hello")]).1, 3);
+    // With a message goes what follows it.
+    assert_eq!(listed(vec![Entry::Delete { id: 2 }]).1, 1);
+    assert_eq!(listed(vec![Entry::Delete { id: 1 }]), ("New conversation".to_owned(), 0));
+    assert_eq!(listed(vec![Entry::Restore { id: 1 }, Entry::Restore { id: 2 }]), ("hi".to_owned(), 3));
+}
+
+#[test]
 fn a_conversation_is_made_with_all_that_it_holds() {
     let rig = Rig::new();
     let mut whole = new();
