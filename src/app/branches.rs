@@ -133,7 +133,8 @@ impl App {
         let entries = vec![Entry::Delete { id }, Entry::Head { id: head }];
         self.chat.edit(Edit::Delete, entries, true, None, &mut self.effects);
         let (undo, tree) = (key(Command::UndoEdit), Command::Tree.row().slash);
-        self.tell(format!("{}; {undo} brings back what was deleted, /{tree} shows it", messages(n, "deleted")));
+        let shows = if self.focus == Focus::Tree { key(Command::TreeDeleted) } else { format!("/{tree}") };
+        self.tell(format!("{}; {undo} brings back what was deleted, {shows} shows it", messages(n, "deleted")));
     }
 
     /// Brings back what was deleted with a message.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use super::made::{how, size};
+use super::made::{how, seed, size};
 use super::tokens::perplexity;
 use super::{App, Focus};
 use crate::chat::{KNOBS, Made, Message, MessageId, Role};
@@ -114,7 +114,13 @@ impl App {
         let columns = Comparison::columns(self.size.0);
         let conversation = &self.chat.conversation;
         let (Some(left), Some(right)) = (conversation.message(left), conversation.message(right)) else { return };
-        let facts = facts(left, right);
+        let mut facts = facts(left, right);
+        // Of two that are no tries of one place, what each stands behind.
+        if left.parent != right.parent {
+            let before = |m: &Message| m.parent.and_then(|p| conversation.message(p)).map(|p| p.text.trim().to_owned());
+            let values = [left, right].map(|m| before(m).unwrap_or_default());
+            facts.insert(0, Fact { label: "after", values });
+        }
         let side = |message: &Message| {
             let tries = conversation.tries(message.id);
             let nth = tries.iter().position(|t| *t == message.id).unwrap_or(0) + 1;
@@ -180,6 +186,7 @@ fn facts(left: &Message, right: &Message) -> Vec<Fact> {
     add("size", both.map(size));
     add("model", made(&|m| m.model.clone()));
     add("made by", made(&how));
+    add("seed", made(&|m| seed(m).map(|s| s.to_string()).unwrap_or_default()));
     add("end", made(&|m| m.finish.label().split(';').next().unwrap_or_default().to_owned()));
     add("prompt", made(&|m| format!("{} tok, {} read", m.usage.prompt_tokens, m.usage.fresh_tokens())));
     add("prefill", made(&|m| known(m.timings.prefill_ms, format!("{:.0} ms", m.timings.prefill_ms))));

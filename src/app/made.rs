@@ -13,15 +13,19 @@ pub fn size(message: &Message) -> String {
     }
 }
 
-/// The settings that an answer was made with: those that matter first in its mode, and the seed where one counts.
+/// The settings that an answer was made with: those that matter first in its mode.
 pub fn how(made: &Made) -> String {
     let knobs = first_knobs(made.sampling.mode).iter().map(|knob| {
         let spec = knob.spec();
         let value = spec.format(&made.sampling);
         if *knob == Knob::Mode { value } else { format!("{} {value}", spec.label) }
     });
-    let drawn = matches!(made.sampling.mode, Mode::Sample | Mode::Hand);
-    knobs.chain(drawn.then(|| format!("seed {}", made.seed))).collect::<Vec<_>>().join(" · ")
+    knobs.collect::<Vec<_>>().join(" · ")
+}
+
+/// Its seed, where one counts.
+pub fn seed(made: &Made) -> Option<u32> {
+    matches!(made.sampling.mode, Mode::Sample | Mode::Hand).then_some(made.seed)
 }
 
 /// What a row of the tree says of a message, the most telling first: size, how it was made, scores, its end.

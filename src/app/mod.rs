@@ -44,7 +44,7 @@ pub use keys::shown as shown_key;
 pub use layout::{Areas, SMALLEST};
 pub use lens::Lens;
 pub use library::Library;
-pub use made::{glance, how, size};
+pub use made::{glance, how, seed, size};
 pub use overlay::{Asked, Overlay, hits};
 pub use tokens::{SURPRISING, Split, Tokens, perplexity};
 pub use transcript::{INDENT, Row};

@@ -7,12 +7,15 @@ use ratatui::widgets::{Clear, Paragraph};
 
 use super::messages::name;
 use super::theme::Theme;
-use crate::app::{App, Areas, Focus, Tree, glance, how, size};
+use crate::app::{App, Areas, Focus, Tree, glance, how, seed, size};
 use crate::chat::{Message, Node};
-use crate::text::{fit, sanitise_line, width};
+use crate::text::{Wrapped, fit, sanitise_line, width};
 
-/// Lines under the rows: a line, and what is known of the chosen message.
+/// Lines under the rows: a line, and what is known of the chosen message; more where the screen is narrow.
 const DETAILS: usize = 3;
+const DETAILS_NARROW: usize = 5;
+/// Columns from which on [`DETAILS`] have room.
+const WIDE: usize = 90;
 
 /// Draws the tree. Only forks are indented; the path that is shown has filled dots.
 ///
@@ -38,7 +41,8 @@ pub fn draw(app: &App, theme: &Theme, areas: &Areas, frame: &mut Frame) {
     let (columns, height) = (usize::from(area.width), usize::from(area.height));
     let mut lines = vec![Line::styled(fit(&summary(app, tree), columns), theme.heading)];
     // Where there is hardly room, the rows have it.
-    let details = if height >= 3 * DETAILS { DETAILS } else { 0 };
+    let wanted = if columns < WIDE { DETAILS_NARROW } else { DETAILS };
+    let details = if height >= 3 * wanted { wanted } else { 0 };
     let room = height.saturating_sub(1 + details).max(1);
     let first = tree.at.saturating_sub(room / 2).min(tree.rows.len().saturating_sub(room));
     let rows = tree.rows.iter().enumerate().skip(first).take(room);
@@ -47,9 +51,9 @@ pub fn draw(app: &App, theme: &Theme, areas: &Areas, frame: &mut Frame) {
         lines.resize(1 + room, Line::default());
         lines.push(Line::styled("─".repeat(columns), theme.faint));
         let chosen = tree.chosen().and_then(|id| app.chat.conversation.message(id));
-        lines.extend(
-            chosen.map(|m| told(app, m)).into_iter().flatten().map(|t| Line::styled(fit(&t, columns), theme.text)),
-        );
+        let told = Wrapped::new(&chosen.map(|m| told(app, m)).unwrap_or_default().join("\n"), columns);
+        let told = (0..told.height().min(details - 1)).map(|n| told.line(n).to_owned());
+        lines.extend(told.map(|line| Line::styled(line, theme.text)));
     }
     frame.render_widget(Paragraph::new(lines), area);
 }
@@ -134,6 +138,7 @@ fn told(app: &App, message: &Message) -> Vec<String> {
         return vec![first.join(" · ")];
     };
     first.extend([sanitise_line(&made.model), how(made)]);
+    first.extend(seed(made).map(|seed| format!("seed {seed}")));
     let (usage, times) = (made.usage, made.timings);
     let second = format!(
         "{} tokens of prompt, {} read in {:.0} ms · {} at {:.1} tok/s · first after {:.0} ms",

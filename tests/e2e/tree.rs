@@ -49,8 +49,7 @@ fn an_answer_branches_is_stepped_through_compared_deleted_and_all_of_it_undone()
     // Side by side: words, settings, timings.
     chat.type_text("v");
     chat.wait_for("words alike, of");
-    chat.wait_for("seed 1");
-    chat.wait_for("seed 2");
+    chat.wait_until("both seeds", |s| s.lines().any(|l| l.starts_with("seed     1 ") && l.contains("│ seed     2")));
     chat.wait_for("tok/s");
     chat.type_text("\r");
     wait_middle(&mut chat, "the right one", |s| s.contains("‹ 2/2 ›") && s.contains("And rivers?"));
