@@ -115,12 +115,6 @@ impl Ledger {
         self.cells.used()
     }
 
-    /// Cells of the main sequence and its branches.
-    pub fn live(&self) -> usize {
-        let tails = self.branches.iter().flat_map(|b| &b.tail.cells);
-        self.len() + tails.collect::<std::collections::HashSet<_>>().len()
-    }
-
     /// How many more branches there may be.
     pub fn free_branches(&self) -> usize {
         (self.shape.branches as usize).saturating_sub(self.branches.len())

@@ -490,11 +490,6 @@ impl<'m> Session<'m> {
         }
     }
 
-    /// Cells that only earlier prompts hold.
-    fn other_cells(&self) -> u32 {
-        u32::try_from(self.ledger.used().saturating_sub(self.ledger.live())).unwrap_or(u32::MAX)
-    }
-
     /// Tells a job's end.
     fn end(&mut self, job: Job, finish: Finish) -> Option<Job> {
         self.end_with(job, finish, Vec::new())
@@ -520,7 +515,7 @@ impl<'m> Session<'m> {
             timings: job.clock.timings(),
             seed: job.seed,
             sampling: Box::new(job.sampler.sampling().clone()),
-            cells: Cells { others: self.other_cells(), ..job.cells },
+            cells: job.cells.among(u32::try_from(self.ledger.used()).unwrap_or(u32::MAX)),
             alternatives,
         });
         None

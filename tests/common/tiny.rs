@@ -94,7 +94,7 @@ impl File {
         std::fs::write(path, out).unwrap();
     }
 
-    /// One token for each byte, and those that SentencePiece wants.
+    /// One token for each byte, and those that `SentencePiece` wants.
     fn vocabulary(&mut self) {
         let mut tokens = vec![];
         for (text, kind) in [("<unk>", 2), ("<s>", 3), ("</s>", 3)] {
