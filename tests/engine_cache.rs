@@ -77,6 +77,24 @@ fn a_cache_that_is_full_costs_nothing_as_long_as_there_is_memory() {
 }
 
 #[test]
+fn a_system_prompt_is_kept_once_however_short_it_is() {
+    let mut engine = Engine::load(smollm(), large());
+    for topic in ["a fox", "the sea", "old bread"] {
+        engine.ask(chat(&[&format!("Write about {topic}.")]), greedy(10));
+    }
+    engine.client.send(&Request::Map);
+    let map = loop {
+        if let EngineEvent::Map(map) = engine.event() {
+            break map;
+        }
+    };
+    let kept: Vec<(u32, u32)> = map.held[1..].iter().map(|h| (h.tokens, h.own)).collect();
+    assert_eq!(kept.len(), 2);
+    assert!(kept.iter().all(|(tokens, own)| own + map.parts[0].1 == *tokens), "{kept:?}, {:?}", map.parts);
+    assert_eq!(map.held[1].text.split(' ').take(2).collect::<Vec<_>>(), ["Write", "about"], "{map:?}");
+}
+
+#[test]
 fn reading_the_conversation_for_its_surprise_costs_nobody_the_cache() {
     let mut engine = Engine::load(smollm(), large());
     let question = "Write about a fox and a river.";
