@@ -400,6 +400,21 @@ def figure_plan(options):
     return "; ".join(out)
 
 
+def figure_lengths(options):
+    """seconds to the first token by the prompt's length, and tokens per second behind so many tokens"""
+    lengths, table = [128, 512, 1024, 2048, 4096, 8000], []
+    flags = ["-t", "2", "-c", "8192", "-r", "3"]
+    for n in lengths:
+        rate = bench(*flags, "-p", str(n), "-n", "0", "-d", "0")[f"pp{n}"]
+        depth = bench(*flags, "-p", "0", "-n", "32", "-d", str(n))
+        table.append((n, n / rate, rate, next(iter(depth.values()))))
+    for n, seconds, rate, decode in table:
+        print(f"  {n:>5} tokens: first token {seconds:.2f} s ({rate:.0f} tokens/s), behind them {decode:.1f} tokens/s "
+              f"({1000 / decode:.1f} ms a token)", flush=True)
+    (short, a, *_), (long, b, *_) = table[1], table[-1]
+    return f"{long / short:.1f} times the tokens take {b / a:.1f} times as long; decode {table[0][3] / table[-1][3]:.1f} times faster at the start"
+
+
 def figure_resident(options):
     """decode beside 8 resident conversations of 500 tokens ÷ alone"""
     def rate(others):
@@ -439,7 +454,7 @@ def figure_resume(options):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--raw")
-    parser.add_argument("--only", default="bench,screen,start,keys,stop,reuse,idle,memory,busy,beams,answer,lens,resident,resume,plan")
+    parser.add_argument("--only", default="bench,screen,start,keys,stop,reuse,idle,memory,busy,beams,answer,lens,resident,resume,plan,lengths")
     options = parser.parse_args()
     for name in options.only.split(","):
         figure = globals()[f"figure_{name}"]

@@ -3,9 +3,12 @@
 
 mod common;
 
-use common::{Answer, Cold, Engine, chat, gemma, greedy, params, smollm};
+use std::ops::Range;
+use std::path::PathBuf;
+
+use common::{Answer, Cold, Engine, chat, gemma, greedy, params, smollm, tiny};
 use llmchat::chat::{Mode, Role, Sampling};
-use llmchat::engine::protocol::{ContextParams, EngineEvent, Prompt, Request, Turn};
+use llmchat::engine::protocol::{Because, ContextParams, EngineEvent, Prompt, Request, Turn};
 
 fn large() -> ContextParams {
     ContextParams { n_ctx: Some(4096), ..params() }
@@ -71,6 +74,24 @@ fn a_cache_that_is_full_costs_nothing_as_long_as_there_is_memory() {
     engine.ask(chat(&[&text]), greedy(10));
     engine.ask(chat(&["Something else."]), greedy(10));
     assert!(fresh(&engine.ask(chat(&[&text]), greedy(10))) > 50);
+}
+
+#[test]
+fn a_system_prompt_is_kept_once_however_short_it_is() {
+    let mut engine = Engine::load(smollm(), large());
+    for topic in ["a fox", "the sea", "old bread"] {
+        engine.ask(chat(&[&format!("Write about {topic}.")]), greedy(10));
+    }
+    engine.client.send(&Request::Map);
+    let map = loop {
+        if let EngineEvent::Map(map) = engine.event() {
+            break map;
+        }
+    };
+    let kept: Vec<(u32, u32)> = map.held[1..].iter().map(|h| (h.tokens, h.own)).collect();
+    assert_eq!(kept.len(), 2);
+    assert!(kept.iter().all(|(tokens, own)| own + map.parts[0].1 == *tokens), "{kept:?}, {:?}", map.parts);
+    assert_eq!(map.held[1].text.split(' ').take(2).collect::<Vec<_>>(), ["Write", "about"], "{map:?}");
 }
 
 #[test]
@@ -146,7 +167,7 @@ fn play(engine: &mut Engine, talks: &mut [Talk], dice: &mut Dice, model: &Model)
             stopped.unwrap();
         }
         // A search with beams, whose answer may or may not be gone on from.
-        5 => {
+        5 if model.divides => {
             let beam = Sampling { mode: Mode::Beam, beams: 3, n_best: 3, max_tokens: 8, ..Sampling::default() };
             let found = engine.ask(talks[at].prompt(raw), beam);
             if talks[at].texts.len() % 2 == 1 && dice.roll(2) == 0 {
@@ -164,7 +185,7 @@ fn play(engine: &mut Engine, talks: &mut [Talk], dice: &mut Dice, model: &Model)
             return (prompt.clone(), engine.ask(prompt, greedy(8)), talks[at].searched);
         }
         // Another process goes on with what this one has left in files.
-        7 => engine.restart((model.path)(), model.params.clone()),
+        7 => engine.restart(model.path.clone(), model.params.clone()),
         // The same again.
         _ => {}
     }
@@ -186,21 +207,37 @@ fn play(engine: &mut Engine, talks: &mut [Talk], dice: &mut Dice, model: &Model)
 
 /// What scripts run on.
 struct Model {
-    path: fn() -> std::path::PathBuf,
+    path: PathBuf,
+    /// It has no template.
     raw: bool,
+    /// Its cache can be cut anywhere, so that beams can share it.
+    divides: bool,
     params: ContextParams,
 }
 
-/// Token by token, so that what a token's figures are does not depend on what was computed with it; then an answer has
-/// to be that of a cold run to the last token. Only what beams wrote was computed beside others all the same.
-fn scripts(path: fn() -> std::path::PathBuf, raw: bool, seeds: std::ops::Range<u64>) {
+impl Model {
+    /// Token by token, so that what a token's figures are does not depend on what was computed with it; then an answer
+    /// has to be that of a cold run to the last token. Only what beams wrote was computed beside others all the same.
+    fn new(path: PathBuf, raw: bool) -> Self {
+        Self { path, raw, divides: true, params: ContextParams { n_ctx: Some(1024), n_ubatch: 1, ..params() } }
+    }
+
+    fn undivided(path: PathBuf) -> Self {
+        let mut model = Self { divides: false, ..Self::new(path, true) };
+        model.params.swa_full = false;
+        model
+    }
+}
+
+/// Plays scripts, and compares each of their answers with that of a cold run.
+fn scripts(mut model: Model, seeds: Range<u64>) {
     let folder = tempfile::tempdir().unwrap();
-    let params = ContextParams { n_ctx: Some(1024), n_ubatch: 1, ..params() };
-    let kept = ContextParams { cache_disk: 1 << 30, cache_dir: Some(folder.path().to_owned()), ..params.clone() };
-    let model = Model { path, raw, params: kept };
+    let without = ContextParams { cache_ram: Some(0), ..model.params.clone() };
+    model.params.cache_disk = 1 << 30;
+    model.params.cache_dir = Some(folder.path().to_owned());
     let mut answers = Vec::new();
     {
-        let mut engine = Engine::load(path(), model.params.clone());
+        let mut engine = Engine::load(model.path.clone(), model.params.clone());
         for seed in seeds {
             let mut dice = Dice(seed);
             let talk = |i| Talk {
@@ -215,7 +252,7 @@ fn scripts(path: fn() -> std::path::PathBuf, raw: bool, seeds: std::ops::Range<u
             }
         }
     }
-    let mut cold = Engine::load(path(), ContextParams { cache_ram: Some(0), ..params });
+    let mut cold = Engine::load(model.path, without);
     let reused: u32 = answers.iter().map(|(_, _, a, _)| a.usage.reused_tokens).sum();
     assert!(reused > 0);
     let mut same = 0;
@@ -250,10 +287,51 @@ fn number() -> u64 {
 
 #[test]
 fn whatever_happened_before_an_answer_is_that_of_a_cold_run() {
-    scripts(smollm, false, 0..number());
+    scripts(Model::new(smollm(), false), 0..number());
 }
 
 #[test]
 fn so_it_is_with_the_other_model() {
-    scripts(gemma, true, 1000..1000 + number());
+    scripts(Model::new(gemma(), true), 1000..1000 + number());
+}
+
+#[test]
+fn so_it_is_where_windows_only_are_kept() {
+    scripts(Model::undivided(gemma()), 2000..2000 + number());
+}
+
+#[test]
+fn so_it_is_with_a_recurrent_state() {
+    let folder = tempfile::tempdir().unwrap();
+    scripts(Model::undivided(tiny::recurrent(folder.path())), 3000..3000 + number());
+}
+
+#[test]
+fn so_it_is_with_a_recurrent_state_beside_attention() {
+    let folder = tempfile::tempdir().unwrap();
+    scripts(Model::undivided(tiny::hybrid(folder.path())), 4000..4000 + number());
+}
+
+/// A recurrent state cannot be cut back: it is read again from where a state was kept, and the reason is told.
+#[test]
+fn a_recurrent_state_is_gone_on_from_where_it_was_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    for path in [tiny::recurrent(folder.path()), tiny::hybrid(folder.path())] {
+        let mut engine = Engine::load(path, large());
+        let raw = |text: &str| Prompt::Raw(text.to_owned());
+        let question = "Write about a fox and a river. ".repeat(4);
+        let first = engine.ask(raw(&question), greedy(20));
+        assert_eq!(fresh(&engine.ask(raw(&question), common::seeded(3, 20))), 1, "regenerate");
+        let next = format!("{question}{}And then?", first.text);
+        let other = engine.ask(raw("Something else."), greedy(5));
+        assert_eq!(other.usage.reused_tokens, 0, "{:?}", other.because);
+        assert!(fresh(&engine.ask(raw(&next), greedy(20))) < 60, "from the end of the question or of the answer");
+        assert_eq!(fresh(&engine.ask(raw(&question), greedy(20))), 1, "and back");
+        let cut = engine.ask(raw(&question[..70]), greedy(5));
+        assert_eq!((cut.usage.reused_tokens, cut.because), (0, Some(Because::Whole)));
+        let beam = Sampling { mode: Mode::Beam, ..Sampling::default() };
+        engine.start(raw(&question), beam);
+        assert!(engine.wait(|_| {}).is_err(), "beams would share what cannot be divided");
+        assert_eq!(engine.ask(raw(&question), greedy(20)).text, first.text);
+    }
 }

@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use common::{Engine, chat, gemma, greedy, params, smollm};
+use common::{Engine, chat, gemma, greedy, params, smollm, tiny};
 use llmchat::chat::{FlashAttention, KvType, KvTypes};
 use llmchat::engine::protocol::{ContextParams, EngineEvent, ModelInfo, Request};
 use llmchat::model::{Gguf, KvShape};
@@ -44,8 +44,14 @@ fn allocated(path: &Path, params: &ContextParams) -> (ModelInfo, Vec<f64>) {
     drop(stdin);
     engine.wait().unwrap();
     let words = words.join().unwrap();
-    let sizes = words.lines().filter_map(|line| line.split_once("KV buffer size =")?.1.split_once("MiB"));
-    (info, sizes.map(|(size, _)| size.trim().parse::<f64>().unwrap() * f64::from(1 << 20)).collect())
+    let told = |line: &'_ str| {
+        ["KV buffer size =", "RS buffer size ="]
+            .iter()
+            .find_map(|key| line.split_once(key).map(|(_, rest)| rest.to_owned()))
+    };
+    let sizes =
+        words.lines().filter_map(told).filter_map(|rest| rest.split_once("MiB").map(|(size, _)| size.to_owned()));
+    (info, sizes.map(|size| size.trim().parse::<f64>().unwrap() * f64::from(1 << 20)).collect())
 }
 
 #[test]
@@ -74,6 +80,19 @@ fn the_plan_is_what_llama_cpp_allocates_for_every_type() {
             let ratio = info.kv_bytes_per_token as f64 * f64::from(info.n_ctx) / growing;
             assert!((ratio - 1.0).abs() < 0.003, "{what}: ratio {ratio}");
         }
+    }
+}
+
+#[test]
+fn the_plan_counts_recurrent_states() {
+    let _turn = Engine::spawn();
+    let folder = tempfile::tempdir().unwrap();
+    for path in [tiny::recurrent(folder.path()), tiny::hybrid(folder.path())] {
+        let (info, buffers) = allocated(&path, &params());
+        let exact: f64 = buffers.iter().sum();
+        let rounding = 0.005 * f64::from(1 << 20) * buffers.len() as f64;
+        assert!(!buffers.is_empty() && info.kv_bytes_reserved > 0, "{info:?}");
+        assert!((info.kv_bytes_reserved as f64 - exact).abs() <= rounding, "{exact} of llama.cpp, {info:?}");
     }
 }
 

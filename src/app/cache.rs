@@ -30,7 +30,7 @@ impl App {
         if running == 0 {
             self.engine.cells = Cells::default();
         }
-        self.engine.cells.others = told.used.saturating_sub(running);
+        self.engine.cells = self.engine.cells.among(told.used);
         if let Some(Overlay::Cache { map, at }) = &mut self.overlay {
             *at = (*at).min(told.held.len().saturating_sub(1));
             *map = Some(told);
@@ -38,16 +38,20 @@ impl App {
     }
 
     /// The overlay after a key.
-    pub(super) fn cache_key(&mut self, key: &KeyEvent, map: Option<CacheMap>, at: usize) -> Overlay {
+    pub(super) fn cache_key(&mut self, key: &KeyEvent, mut map: Option<CacheMap>, at: usize) -> Overlay {
         let at = at.min(map.as_ref().map_or(0, |m| m.held.len().saturating_sub(1)));
         if let Some(held) = map.as_ref().and_then(|m| m.held.get(at)) {
-            let seq = held.seq;
-            match (key.code, held.holder) {
+            let (seq, holder) = (held.seq, held.holder);
+            match (key.code, holder) {
                 (KeyCode::Char('d') | KeyCode::Delete, Holder::Main) if self.engine.job.is_some() => {
                     self.tell("An answer is being written there; Esc twice stops it");
                 }
                 (KeyCode::Char('d') | KeyCode::Delete, Holder::Main | Holder::Memory | Holder::File) => {
                     self.effects.push(Effect::Engine(Request::Drop { seq }));
+                    // Before the engine tells it: the next key means the next line.
+                    if let Some(map) = map.as_mut().filter(|_| holder != Holder::Main) {
+                        map.held.remove(at);
+                    }
                 }
                 (KeyCode::Char('p'), Holder::Main | Holder::Memory | Holder::File) => {
                     self.effects.push(Effect::Engine(Request::Pin { seq }));

@@ -261,7 +261,8 @@ impl Full {
 
     fn split(&self, turns: usize) -> String {
         let kept = self.turns.len() - turns;
-        format!("{} of {} tokens go, the last {} stay", messages(turns), counted(self.tokens_of(turns)), kept)
+        let stay = if kept == 1 { "the last one stays".to_owned() } else { format!("the last {kept} stay") };
+        format!("{} of {} tokens go, {stay}", messages(turns), counted(self.tokens_of(turns)))
     }
 
     fn left_told(&self, turns: usize, instead: u32) -> String {

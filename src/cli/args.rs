@@ -224,6 +224,7 @@ fn plan() -> Command {
             Arg::new("shape")
                 .long("shape")
                 .value_name("LAYERS,KV-HEADS,HEAD-SIZE")
+                .conflicts_with("model")
                 .help("A model that is not there, by the shape of its KV cache; needs --weights"),
         )
         .arg(Arg::new("weights").long("weights").value_name("BYTES").help("Its weights: 14G, 13GiB"))

@@ -71,7 +71,9 @@ pub fn run(context: &Context, mut options: Options) -> Result<ExitCode, Stop> {
     let mut kept = options.going_on.take();
     let options = &options;
     let model = context.model().map_err(|p| Stop::Failed(p.to_string()))?;
-    let mut running = Running::start(&context.engine_command(), &model, &context.params())?;
+    // What is kept of the cache is words of a conversation: only one that is kept itself leaves some.
+    let params = if options.save || kept.is_some() { context.chat_params() } else { context.params() };
+    let mut running = Running::start(&context.engine_command(), &model, &params)?;
     let system = context.settings.system_prompt.clone();
     let prompt = if options.raw {
         Prompt::Raw(options.prompt.clone())
@@ -163,6 +165,7 @@ pub fn run(context: &Context, mut options: Options) -> Result<ExitCode, Stop> {
     } else if options.save {
         save(context, options, &system, Answer { text, tokens }, &done, &running).map_err(Stop::Failed)?;
     }
+    running.close();
     Ok(if done.finish == Finish::Cancelled { ExitCode::from(130) } else { ExitCode::SUCCESS })
 }
 

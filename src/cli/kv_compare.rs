@@ -13,6 +13,8 @@ use crate::chat::{Finish, KvTypes, Mode, Sampling};
 use crate::engine::protocol::{ContextParams, Prompt};
 use crate::model::human;
 
+/// Tokens of the shortest text: of fewer no figure means anything.
+const LEAST: usize = 16;
 /// Tokens of the decode test.
 const DECODED: u32 = 32;
 
@@ -78,7 +80,13 @@ pub fn run(options: &Options) -> Result<(), Stop> {
     for types in &options.types {
         let params = ContextParams { kv: *types, ..options.params.clone() };
         let outcome = match Running::start(&options.engine, &options.model, &params) {
-            Ok(mut running) => Outcome::Measured(measure(&mut running, options, &mut report)?),
+            Ok(mut running) => {
+                // The same for every type.
+                if report.rows.is_empty() {
+                    running.info.notes.iter().for_each(|note| eprintln!("note: {note}"));
+                }
+                Outcome::Measured(measure(&mut running, options, &mut report)?)
+            }
             Err(Failure::Problem(problem)) => Outcome::Refused { error: problem.to_string() },
             Err(Failure::Interrupted) => return Err(Stop::Interrupted),
         };
@@ -98,6 +106,9 @@ pub fn run(options: &Options) -> Result<(), Stop> {
 
 fn measure(running: &mut Running, options: &Options, report: &mut Report) -> Result<Measured, Stop> {
     let pieces = running.split(&options.text)?;
+    if pieces.len() < LEAST {
+        return Err(Stop::Usage(format!("the text is too short: {} tokens, and {LEAST} are the least", pieces.len())));
+    }
     let info = running.info.clone();
     // The answer of the decode test and a first token of the vocabulary's own stand beside the text.
     let room = (info.n_ctx as usize).saturating_sub(DECODED as usize + 2);
@@ -105,9 +116,6 @@ fn measure(running: &mut Running, options: &Options, report: &mut Report) -> Res
     let text: String = pieces.iter().take(used).map(String::as_str).collect();
     let scored = running.score(Prompt::Raw(text.clone()))?;
     let logprobs: Vec<f64> = scored.iter().filter_map(|(_, r)| r.as_ref()).map(|r| f64::from(r.logprob)).collect();
-    if logprobs.is_empty() {
-        return Err(Stop::Usage("the text is too short: two tokens are the least".to_owned()));
-    }
     (report.model, report.n_ctx, report.tokens, report.text_tokens) =
         (info.name.clone(), info.n_ctx, scored.len(), pieces.len());
     let sampling = Sampling { mode: Mode::Greedy, max_tokens: DECODED + 1, ..Sampling::default() };

@@ -42,6 +42,8 @@ struct Report {
     repacked_bytes: u64,
     compute_bytes: u64,
     program_bytes: u64,
+    /// Recurrent states of one chat.
+    state_bytes: u64,
     n_ctx: u64,
     n_ctx_train: Option<u64>,
     n_ubatch: u64,
@@ -127,6 +129,7 @@ pub fn run(settings: &Context, options: &Options) -> Result<(), Stop> {
         repacked_bytes: taken.repacked,
         compute_bytes: taken.compute,
         program_bytes: taken.program,
+        state_bytes: model.facts.shape.state,
         n_ctx: wish.n_ctx,
         n_ctx_train: model.trained,
         n_ubatch: wish.n_ubatch,
@@ -275,6 +278,17 @@ fn table(report: &Report) -> String {
             longest,
             speed
         );
+    }
+    if let Some(trained) = report.n_ctx_train
+        && report.rows.iter().any(|row| row.longest_context > Some(trained))
+    {
+        let _ = write!(
+            out,
+            "\nlongest: beyond the {trained} tokens that the model was trained on it takes --beyond-trained"
+        );
+    }
+    if report.state_bytes > 0 {
+        let _ = write!(out, "\na chat: {} of it are recurrent states, whatever its length", human(report.state_bytes));
     }
     if report.chats > 1 {
         out += "\nin all: weights and buffers once, a cache for each chat";

@@ -12,6 +12,8 @@ use crate::engine::protocol::{
 
 /// Silence of the engine that is told.
 const SILENCE: Duration = Duration::from_secs(20);
+/// The cache of a long conversation is some hundred MiB, which a slow disk takes in such a time.
+const KEEPING: Duration = Duration::from_secs(10);
 
 /// A loaded model.
 pub struct Running {
@@ -109,6 +111,11 @@ impl Running {
                 Ok(Heard::Interrupt) | Err(_) => return Err(Failure::Interrupted),
             }
         }
+    }
+
+    /// Ends the engine, which has time to keep its cache in files: nobody waits for the next question here.
+    pub fn close(self) {
+        self.client.close(KEEPING);
     }
 
     /// Forgets every cached token.

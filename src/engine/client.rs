@@ -86,11 +86,16 @@ impl Client {
     }
 }
 
-impl Drop for Client {
-    fn drop(&mut self) {
+impl Client {
+    /// Ends the engine, which may write into files for so long what it keeps of its cache.
+    pub fn close(mut self, grace: Duration) {
+        self.end(grace);
+    }
+
+    fn end(&mut self, grace: Duration) {
         // Closing its input asks the engine to end; a decode call that runs is broken off by that.
         self.requests = None;
-        let until = Instant::now() + GRACE;
+        let until = Instant::now() + grace;
         while Instant::now() < until {
             if matches!(lock(&self.child).try_wait(), Ok(Some(_)) | Err(_)) {
                 return;
@@ -100,6 +105,12 @@ impl Drop for Client {
         let mut child = lock(&self.child);
         let _ = child.kill();
         let _ = child.wait();
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.end(GRACE);
     }
 }
 

@@ -108,8 +108,8 @@ fn within_trained(params: &ContextParams, n_ctx: u64, trained: Option<u64>) -> R
         Some(trained) => Err(Problem::new(
             format!("A context of {n_ctx} tokens is more than the {trained} that the model was trained on"),
             format!(
-                "Take -c {trained}, or say --beyond-trained (beyond_trained = true in the config), \
-                 best with --rope-scaling yarn"
+                "Take -c {trained}, or say --beyond-trained (beyond_trained = true in the config){}",
+                if params.rope.scaling == RopeScaling::Model { ", best with --rope-scaling yarn" } else { "" }
             ),
         )),
     }
@@ -174,6 +174,7 @@ pub fn session<'m>(
     let (bos, eos) = vocabulary.bos_eos();
     let template = ChatTemplate::new(model.meta_val_str("tokenizer.chat_template").ok().as_deref(), &bos, &eos);
     let device = gpus(params).into_iter().next().map_or_else(|| "CPU".to_owned(), |d| d.name);
+    let (states, keeper, fault) = states(path, params, &device);
     let info = ModelInfo {
         name: path.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default(),
         description: model.meta_val_str("general.name").unwrap_or_default(),
@@ -187,13 +188,23 @@ pub fn session<'m>(
         }),
         kv_type: params.kv.to_string(),
         has_template: template.is_some(),
-        notes: template.notes().into_iter().chain(loaded.notes.iter().cloned()).collect(),
+        notes: template
+            .notes()
+            .into_iter()
+            .chain(loaded.notes.iter().cloned())
+            .chain((context.n_ctx() != n_ctx).then(|| {
+                format!(
+                    "The context has {} tokens instead of {n_ctx}: llama.cpp makes it in steps of 256",
+                    context.n_ctx()
+                )
+            }))
+            .chain(fault)
+            .collect(),
         device: device.clone(),
         threads: 0,
         load_ms: 0.0,
         recommended: recommended(model),
     };
-    let (states, keeper) = states(path, params, &device);
     Ok(Session::new(
         Parts {
             shape: Shape { cells: context.n_ctx() as usize, window, branches, whole },
@@ -210,12 +221,12 @@ pub fn session<'m>(
     ))
 }
 
-/// What is kept of the cache outside of it, now and from earlier runs.
-fn states(path: &Path, params: &ContextParams, device: &str) -> (States, Option<Keeper>) {
+/// What is kept of the cache outside of it, now and from earlier runs; and why there are no files where some are wanted.
+fn states(path: &Path, params: &ContextParams, device: &str) -> (States, Option<Keeper>, Option<String>) {
     let chosen = || free_memory().map_or(0, |free| free / 8).min(8 << 30);
     let mut states = States::new(params.cache_ram.unwrap_or_else(chosen));
     let Some(root) = params.cache_dir.as_ref().filter(|_| params.cache_disk > 0 && !states.is_off()) else {
-        return (states, None);
+        return (states, None, None);
     };
     // All that decides the numbers in a state, or how llama.cpp lays them out.
     let ContextParams { n_batch, n_ubatch, swa_full, rope, kv, flash_attn, .. } = params;
@@ -224,11 +235,15 @@ fn states(path: &Path, params: &ContextParams, device: &str) -> (States, Option<
     match keeper {
         Ok(keeper) => {
             keeper.index(&mut states);
-            (states, Some(keeper))
+            (states, Some(keeper), None)
         }
         Err(error) => {
-            tracing::warn!("states are not kept in files: {error}");
-            (states, None)
+            let fault = format!(
+                "The cache is not kept in files: {} cannot be used ({error}). Check LLMCHAT_CACHE_DIR",
+                root.display()
+            );
+            tracing::warn!("{fault}");
+            (states, None, Some(fault))
         }
     }
 }

@@ -7,7 +7,7 @@
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use llama_cpp_2::context::LlamaContext;
 use llama_cpp_2::context::session::LlamaStateSeqFlags;
@@ -23,6 +23,9 @@ pub static URGENT: AtomicU32 = AtomicU32::new(0);
 /// Graph nodes computed by the decode call that runs now: how far it is.
 pub static NODES: AtomicU32 = AtomicU32::new(0);
 
+/// The decode call that runs now is not broken off, because the state it changes could not be mended. It is short.
+pub static PATIENT: AtomicBool = AtomicBool::new(false);
+
 /// The address of a context, for the calls that the bindings lack.
 #[derive(Debug)]
 pub struct Native {
@@ -30,7 +33,7 @@ pub struct Native {
 }
 
 impl Native {
-    /// Finds the context's address and makes its decode calls obey [`URGENT`] and count into [`NODES`].
+    /// Finds the context's address and makes its decode calls obey [`URGENT`] and [`PATIENT`] and count into [`NODES`].
     /// `None` where the address cannot be told; then threads stay fixed and a stop waits for the chunk.
     ///
     /// The value must not be used after the context is gone; the session that owns both sees to it.
@@ -88,5 +91,5 @@ pub fn set_state(context: &mut LlamaContext<'_>, seq: SeqId, state: &[u8]) -> bo
 /// Called by llama.cpp once a graph node, on one of its compute threads.
 unsafe extern "C" fn obey(_: *mut c_void) -> bool {
     NODES.fetch_add(1, Ordering::Relaxed);
-    URGENT.load(Ordering::Relaxed) > 0
+    URGENT.load(Ordering::Relaxed) > 0 && !PATIENT.load(Ordering::Relaxed)
 }

@@ -115,12 +115,6 @@ impl Ledger {
         self.cells.used()
     }
 
-    /// Cells of the main sequence and its branches.
-    pub fn live(&self) -> usize {
-        let tails = self.branches.iter().flat_map(|b| &b.tail.cells);
-        self.len() + tails.collect::<std::collections::HashSet<_>>().len()
-    }
-
     /// How many more branches there may be.
     pub fn free_branches(&self) -> usize {
         (self.shape.branches as usize).saturating_sub(self.branches.len())
@@ -147,10 +141,15 @@ impl Ledger {
         }
     }
 
-    /// Takes the last token out of the main sequence, to be decoded again. None if there is none, or it cannot be taken.
+    /// Takes the last token out of the main sequence, to be decoded again. None if there is none, or it cannot be taken;
+    /// all is as it was then.
     pub fn take_last(&mut self, cache: &mut impl Cache) -> Option<Token> {
         let last = *self.main.tokens.last()?;
-        self.cut(cache, self.len() - 1).is_none().then_some(last)
+        let without = Found { seq: MAIN, kept: self.len() - 1 };
+        if self.fault(cache, &without).is_some() {
+            return None;
+        }
+        self.cut(cache, without.kept).is_none().then_some(last)
     }
 
     /// A new branch that is what another sequence is now; none if there are too many.

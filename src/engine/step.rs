@@ -18,7 +18,7 @@ use llama_cpp_2::llama_batch::LlamaBatch;
 use llama_cpp_2::token::LlamaToken;
 
 use super::job::Job;
-use super::native::{NODES, Native};
+use super::native::{NODES, Native, PATIENT};
 use super::prompt::ChatTemplate;
 use super::protocol::{Alternative, Cells, EngineEvent, JobId, ModelInfo, Problem, Prompt, Request};
 use super::sampler::{self, Words};
@@ -441,6 +441,8 @@ impl<'m> Session<'m> {
         self.has_logits = false;
         self.chosen = None;
         NODES.store(0, Ordering::Relaxed);
+        // A recurrent state that a half computed step has changed is lost, and all that was read with it.
+        PATIENT.store(rows == 1 && self.ledger.shape().whole, Ordering::Relaxed);
         let Some(progress) = progress.filter(|_| rows >= LONG_CHUNK && self.nodes > 0) else {
             self.context.decode(&mut self.batch)?;
             self.context.synchronize();
@@ -488,11 +490,6 @@ impl<'m> Session<'m> {
         }
     }
 
-    /// Cells that only earlier prompts hold.
-    fn other_cells(&self) -> u32 {
-        u32::try_from(self.ledger.used().saturating_sub(self.ledger.live())).unwrap_or(u32::MAX)
-    }
-
     /// Tells a job's end.
     fn end(&mut self, job: Job, finish: Finish) -> Option<Job> {
         self.end_with(job, finish, Vec::new())
@@ -518,7 +515,7 @@ impl<'m> Session<'m> {
             timings: job.clock.timings(),
             seed: job.seed,
             sampling: Box::new(job.sampler.sampling().clone()),
-            cells: Cells { others: self.other_cells(), ..job.cells },
+            cells: job.cells.among(u32::try_from(self.ledger.used()).unwrap_or(u32::MAX)),
             alternatives,
         });
         None

@@ -5,6 +5,7 @@ mod gguf;
 mod limits;
 mod memory;
 mod plan;
+mod recurrent;
 mod shape;
 mod size;
 

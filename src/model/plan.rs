@@ -130,7 +130,7 @@ impl Facts {
             vocabulary: own("vocab_size").unwrap_or(tensors.vocabulary),
             embedding: own("embedding_length")?,
             feed_forward: largest("feed_forward_length").into_iter().chain(experts).max().unwrap_or(0),
-            heads: largest("attention.head_count")?,
+            heads: largest("attention.head_count").unwrap_or(0),
         };
         let idle = tensors.experts / count * count.saturating_sub(used.max(1).min(count));
         // Of an embedding that is not the output too, a token uses one row.

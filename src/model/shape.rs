@@ -1,6 +1,7 @@
 //! The arithmetic of the KV cache: what a token and a context cost, from the model's own shape.
 
 use super::gguf::Gguf;
+use super::recurrent::Recurrent;
 use crate::chat::KvTypes;
 
 /// Cells are reserved in steps of so many (llama.cpp's `GGML_PAD(n_ctx, 256)`).
@@ -42,6 +43,8 @@ pub struct KvShape {
     pub kv_heads: u64,
     /// K and V are one latent vector (multi-head latent attention, arXiv 2405.04434): nothing is stored as V.
     pub latent: bool,
+    /// Bytes of recurrent states, where there are any: the same for every length.
+    pub state: u64,
 }
 
 impl KvShape {
@@ -49,9 +52,13 @@ impl KvShape {
     pub fn of(gguf: &Gguf) -> Option<Self> {
         let own = |key: &str| gguf.number(&gguf.own(key));
         let layers = usize::try_from(own("block_count")?).ok().filter(|n| *n <= 4096)?;
-        let heads = gguf.per_layer(&gguf.own("attention.head_count"), layers)?;
+        let recurrent = Recurrent::of(gguf, layers);
+        let heads = gguf.per_layer(&gguf.own("attention.head_count"), layers);
+        // A model that only recurs may have no heads.
+        let heads = heads.or_else(|| recurrent.as_ref().map(|_| vec![0; layers]))?;
         let kv_heads = gguf.per_layer(&gguf.own("attention.head_count_kv"), layers).unwrap_or_else(|| heads.clone());
-        let head = own("embedding_length")? / heads.iter().copied().max().filter(|n| *n > 0)?;
+        let most = heads.iter().copied().max().filter(|n| *n > 0).or_else(|| recurrent.as_ref().map(|_| 1))?;
+        let head = own("embedding_length")? / most;
         let latent = own("attention.key_length_mla").is_some_and(|n| n > 0);
         let size = |key: &str, or: u64| own(&format!("attention.{key}")).unwrap_or(or);
         let stored = |k: u64, v: u64| Values { k, v: if latent { 0 } else { v } };
@@ -64,10 +71,12 @@ impl KvShape {
             head,
             kv_heads: kv_heads.iter().copied().max().unwrap_or(0),
             latent,
+            state: recurrent.as_ref().map_or(0, |r| r.bytes),
             ..Self::default()
         };
+        let attends = |layer: usize| recurrent.as_ref().is_none_or(|r| r.attends[layer]);
         let stored = layers.saturating_sub(without_cache(gguf, layers));
-        for (layer, heads) in kv_heads.into_iter().enumerate().take(stored) {
+        for (layer, heads) in kv_heads.into_iter().enumerate().take(stored).filter(|(layer, _)| attends(*layer)) {
             if pattern.as_ref().is_some_and(|p| p[layer]) {
                 shape.windowed.add(heads, in_window);
             } else {
@@ -99,11 +108,12 @@ impl KvShape {
         self.full.bytes(kv) + windowed
     }
 
-    /// Bytes of a whole cache. A windowed layer holds its window and one micro-batch, in steps of [`STEP`] as
+    /// Bytes of a whole cache, for one sequence. A windowed layer holds its window and one micro-batch, in steps of [`STEP`] as
     /// llama.cpp does, but never more than the context.
     pub fn bytes(&self, kv: KvTypes, n_ctx: u64, n_ubatch: u64, swa_full: bool) -> u64 {
         let n_ctx = n_ctx.next_multiple_of(STEP);
         let full = self.full.bytes(kv).saturating_mul(n_ctx);
+        let full = full.saturating_add(self.state);
         full.saturating_add(self.windowed.bytes(kv).saturating_mul(self.windowed_cells(n_ctx, n_ubatch, swa_full)))
     }
 

@@ -64,8 +64,13 @@ pub fn draw(app: &App, theme: &Theme, frame: &mut Frame) {
 
 /// Clears a box in the middle of the screen and gives its inside.
 pub(super) fn open(theme: &Theme, title: &str, lines: u16, frame: &mut Frame) -> Rect {
+    open_as_wide(WIDEST, theme, title, lines, frame)
+}
+
+/// The same for a table, which is better read in one line a row.
+pub(super) fn open_as_wide(widest: u16, theme: &Theme, title: &str, lines: u16, frame: &mut Frame) -> Rect {
     let screen = frame.area();
-    let width = screen.width.saturating_sub(4).min(WIDEST).max(screen.width.min(10));
+    let width = screen.width.saturating_sub(4).min(widest).max(screen.width.min(10));
     let height = lines.saturating_add(2).min(screen.height.saturating_sub(1)).max(screen.height.min(3));
     let area =
         Rect { x: screen.x + (screen.width - width) / 2, y: screen.y + (screen.height - height) / 3, width, height };

@@ -130,6 +130,19 @@ fn the_map_of_the_cache() {
         rig.key(KeyCode::Down);
         rig
     });
+    let mut rig = Rig::ready((100, 30));
+    rig.text("/cache");
+    rig.key(KeyCode::Enter);
+    let held = [1000, 1001, 1002].map(|seq| held(seq, Holder::Memory, 9, 0, 9, Some(1), false, ""));
+    let map = CacheMap { n_ctx: 8192, used: 0, parts: vec![], held: held.to_vec(), memory: 9, files: 0 };
+    rig.engine(crate::engine::protocol::EngineEvent::Map(map));
+    rig.text("dd");
+    let of = |effect: &crate::app::Effect| match effect {
+        crate::app::Effect::Engine(Request::Drop { seq }) => Some(*seq),
+        _ => None,
+    };
+    let dropped: Vec<u32> = rig.done.iter().filter_map(of).collect();
+    assert_eq!(dropped, [1000, 1001], "the second key means the next line, before the engine has answered");
 }
 
 /// Two tries of an answer, one with a question behind it, and a deleted one.

@@ -1,6 +1,8 @@
 //! What the tests with real models share: the models, and an engine's process.
 #![allow(dead_code)] // Each test binary uses its own part of it.
 
+pub mod tiny;
+
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -14,18 +14,31 @@ fn the_cache_shows_who_holds_what_and_obeys_by_hand() {
     chat.send("Tell me of the sea.");
     chat.wait_idle();
     chat.send("/cache");
-    chat.wait_for("memory, 1 ago");
+    chat.wait_until("both", |s| s.contains("Tell me of a fox") && s.contains("memory") && s.contains("1 prompt ago"));
     chat.wait_for("at work");
     chat.wait_for("hold nothing; with a cache for each of 2");
     chat.type_text("\x1b[B");
     chat.type_text("p");
-    chat.wait_for("▪memory, 1 ago");
+    chat.wait_for("▪memory");
     chat.type_text("d");
-    chat.wait_until("one sequence", |s| s.contains("at work") && !s.contains("1 ago"));
+    chat.wait_until("one sequence", |s| s.contains("at work") && !s.contains("1 prompt ago"));
     chat.type_text("\x1b");
     chat.wait_gone("hold nothing");
     // Nothing is lost by that.
     chat.send("And then?");
+    chat.wait_idle();
+    chat.quit();
+}
+
+#[test]
+fn a_folder_that_cannot_be_used_is_told_and_costs_only_the_files() {
+    let home = Home::new();
+    let nowhere = home.path().join("file");
+    std::fs::write(&nowhere, "").unwrap();
+    let env = [("LLMCHAT_CACHE_DIR", nowhere.to_str().unwrap())];
+    let mut chat = home.chat_with(&["--temp", "0", "-n", "4"], &env, (100, 30));
+    chat.wait_for("The cache is not kept in files");
+    chat.send("Hello.");
     chat.wait_idle();
     chat.quit();
 }

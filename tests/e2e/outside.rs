@@ -153,6 +153,7 @@ fn plan_knows_models_by_name_and_says_where_numbers_are_from() {
         (&["plan", "--memory", "40X"][..], 2, "40GiB"),
         (&["plan", "--shape", "32,32"], 2, "layers,kv-heads,head-size"),
         (&["plan", "--shape", "32,32,128"], 2, "--weights"),
+        (&["plan", "--shape", "32,32,128", "--weights", "14G", "-m", "gemma"], 2, "--model"),
         (&["plan", "--used", "200%"], 2, "25%"),
         (&["plan", "-ctk", "q3"], 2, "q8_0"),
         (&["plan", "-m", "nosuch"], 1, "llmchat models"),

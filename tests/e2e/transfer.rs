@@ -36,6 +36,8 @@ fn a_conversation_goes_on_without_the_screen() {
         messages[3]["made"]["usage"]["completion_tokens"]
     );
     assert_eq!(messages[3]["state"], "complete");
+    let used = |nth: usize, what: &str| messages[nth]["made"]["usage"][what].as_u64().unwrap();
+    assert!(used(3, "reused_tokens") >= used(1, "prompt_tokens"), "what was read before is not read again: {c}");
     // Its own settings count, and what a flag says is for this answer only.
     assert_eq!((&messages[3]["made"]["sampling"]["max_tokens"], &c["sampling"]["max_tokens"]), (&6.into(), &8.into()));
     assert_eq!(c["system"], "Be brief.");

@@ -42,7 +42,7 @@ pub struct Cells {
     pub user: u32,
     /// Of the model's turns, the running answer among them; in a beam search, of all its beams.
     pub assistant: u32,
-    /// Of what earlier prompts have left: other conversations and branches.
+    /// Of what lies beside the conversation: a search's other answers.
     #[serde(default)]
     pub others: u32,
 }
@@ -52,6 +52,12 @@ impl Cells {
     #[must_use]
     pub fn total(&self) -> u32 {
         self.system + self.user + self.assistant + self.others
+    }
+
+    /// The same of a cache in which so many cells are in use: those of no role are others'.
+    #[must_use]
+    pub fn among(self, used: u32) -> Self {
+        Self { others: used.saturating_sub(self.system + self.user + self.assistant), ..self }
     }
 
     /// Those of one role.

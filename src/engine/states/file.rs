@@ -106,8 +106,9 @@ pub fn write(folder: &Path, identity: &Identity, piece: &Piece, state: &[u8]) ->
 
 /// What a file says that it holds, and how long its state is; nothing if it is not what its name says.
 pub fn head(path: &Path, identity: &Identity) -> Option<(Piece, u64)> {
+    // A pipe would be waited for until somebody writes into it.
+    let length = path.metadata().ok().filter(std::fs::Metadata::is_file)?.len();
     let mut file = File::open(path).ok()?;
-    let length = file.metadata().ok()?.len();
     let mut head = [0; HEAD];
     file.read_exact(&mut head).ok()?;
     let tokens = u64::from(u32::from_le_bytes(*head.last_chunk()?));

@@ -191,6 +191,8 @@ mod tests {
             keeper.folder.clone()
         };
         std::fs::write(folder.join("note.kv"), "no state").unwrap();
+        let pipe = std::process::Command::new("mkfifo").arg(folder.join("pipe.kv")).status();
+        assert!(!cfg!(unix) || pipe.unwrap().success());
         let keeper = Keeper::new(root.path(), [1; 32], 1 << 20).unwrap();
         let mut again = states();
         keeper.index(&mut again);

@@ -255,10 +255,10 @@ impl Session<'_> {
         };
         let living = beams.search.live.iter().map(|b| line(&b.marks, beams.search.score_of(b), false));
         let ended = beams.search.ended.iter().map(|e| line(&e.marks, e.score, true));
-        let tails = u32::try_from(self.ledger.live() - self.ledger.len()).unwrap_or(u32::MAX);
+        let tails = u32::try_from(self.ledger.used() - self.ledger.len()).unwrap_or(u32::MAX);
         let assistant = job.cells.assistant + tails;
         (self.sink)(EngineEvent::Beams {
-            cells: Cells { assistant, others: self.other_cells(), ..job.cells },
+            cells: Cells { assistant, ..job.cells },
             job: job.id,
             n: beams.rounds,
             gap_ms,

@@ -49,7 +49,6 @@ impl Session<'_> {
             text: crate::engine::utf8::Utf8Stream::default(),
             clock: Clock::new(waiting.arrived),
         };
-        let job = Job { cells: Cells { others: self.other_cells(), ..job.cells }, ..job };
         let usage = job.usage();
         (self.sink)(EngineEvent::Started {
             job: job.id,

@@ -25,16 +25,12 @@ struct Line {
 impl Session<'_> {
     /// Tells who holds which cells, and what is kept outside.
     pub(super) fn tell_map(&self) {
-        let text = |tokens: &[Token]| {
-            let bytes: Vec<u8> = tokens.iter().flat_map(|t| self.vocabulary.bytes(*t)).collect();
-            String::from_utf8_lossy(&bytes).trim().to_owned()
-        };
         let (memory, files) = self.states.bytes();
         (self.sink)(EngineEvent::Map(CacheMap {
             n_ctx: self.context.n_ctx(),
             used: number(self.ledger.used()),
             parts: self.messages(),
-            held: arrange(self.lines(), text),
+            held: arrange(self.lines(), |seq, tokens, shared| self.label(seq, tokens, shared)),
             memory,
             files,
         }));
@@ -58,6 +54,23 @@ impl Session<'_> {
             }
         }
         lines
+    }
+
+    /// A sequence by what was said in it: from the beginning of the turn on in which it parts from the others, the one
+    /// at work from the first question on. Of one that parts nowhere, the end.
+    fn label(&self, seq: SeqId, tokens: &[Token], shared: usize) -> String {
+        // A control token as a character that no text has.
+        let text = |tokens: &[Token]| {
+            let bytes = tokens.iter().flat_map(|t| self.vocabulary.plain(*t).unwrap_or_else(|| vec![CONTROL as u8]));
+            words(&String::from_utf8_lossy(&bytes.collect::<Vec<u8>>()))
+        };
+        let end = tokens.len();
+        let system = self.parts.first().filter(|(role, _)| *role == Role::System).map_or(0, |(_, n)| *n as usize);
+        let mark = |t: &Token| self.vocabulary.plain(*t).is_none();
+        let turn = tokens[..shared].iter().rposition(mark).filter(|at| at + TOLD > shared).unwrap_or(shared);
+        let from = if seq == MAIN { system.min(end) } else { turn };
+        let said = if seq != MAIN && shared == end { String::new() } else { text(&tokens[from..end.min(from + TOLD)]) };
+        if said.is_empty() { format!("… {}", text(&tokens[end.saturating_sub(TOLD)..])) } else { said }
     }
 
     /// Whose the tokens of the sequence at work are, message by message.
@@ -103,8 +116,21 @@ impl Session<'_> {
     }
 }
 
+/// Where a text has a control token.
+const CONTROL: char = '\0';
+
+/// What was said in a text with the marks of a template: without them, and without the role that stands behind one.
+fn words(text: &str) -> String {
+    const ROLES: [&str; 5] = ["system", "user", "assistant", "model", "tool"];
+    let said = text.split(CONTROL).map(|part| match part.split_once('\n').unwrap_or((part, "")) {
+        (role, rest) if ROLES.contains(&role.trim()) => rest.trim(),
+        _ => part.trim(),
+    });
+    said.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
 /// The sequence at work first, then always the one that begins most like the one before.
-fn arrange(mut left: Vec<Line>, text: impl Fn(&[Token]) -> String) -> Vec<Held> {
+fn arrange(mut left: Vec<Line>, label: impl Fn(SeqId, &[Token], usize) -> String) -> Vec<Held> {
     let mut before: Vec<Vec<Token>> = Vec::new();
     let mut held = Vec::new();
     while !left.is_empty() {
@@ -123,7 +149,7 @@ fn arrange(mut left: Vec<Line>, text: impl Fn(&[Token]) -> String) -> Vec<Held> 
             own: number(line.own),
             age: line.age,
             pinned: line.pinned,
-            text: text(&line.tokens[shared..line.tokens.len().min(shared + TOLD)]),
+            text: label(line.seq, &line.tokens, shared),
         });
         before.push(line.tokens);
     }
@@ -148,9 +174,21 @@ mod tests {
             age: None,
             pinned: false,
         };
-        let lines = vec![line(0, &[1, 2, 5, 5]), line(1000, &[5, 5, 5]), line(1001, &[1, 2, 3, 4, 5, 1])];
-        let held = arrange(lines, |tokens| format!("{tokens:?}"));
+        let lines =
+            vec![line(0, &[1, 2, 5, 5]), line(1000, &[5, 5, 5]), line(1001, &[1, 2, 3, 4, 5, 1]), line(1002, &[1, 2])];
+        let held = arrange(lines, |_, tokens, shared| format!("{:?}", &tokens[shared..]));
         let facts: Vec<_> = held.iter().map(|h| (h.seq, h.tokens, h.shared, h.text.as_str())).collect();
-        assert_eq!(facts, [(0, 4, 0, "[1, 2, 5, 5]"), (1001, 6, 2, "[3, 4, 5, 1]"), (1000, 3, 0, "[5, 5, 5]")]);
+        assert_eq!(
+            facts,
+            [(0, 4, 0, "[1, 2, 5, 5]"), (1001, 6, 2, "[3, 4, 5, 1]"), (1002, 2, 2, "[]"), (1000, 3, 0, "[5, 5, 5]")]
+        );
+    }
+
+    #[test]
+    fn a_sequence_is_told_by_what_was_said() {
+        assert_eq!(words("\0system\nBe brief.\0\n\0user\nWhy is\nthe sky"), "Be brief. Why is\nthe sky");
+        assert_eq!(words("\0model\n\0assistant"), "");
+        assert_eq!(words("\0user\0\n\nmodel trains"), "model trains");
+        assert_eq!(words("users come"), "users come");
     }
 }

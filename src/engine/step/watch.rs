@@ -129,7 +129,7 @@ impl Session<'_> {
             (self.sink)(EngineEvent::Failed { job: id, problem, size: None });
             return;
         }
-        let scored = self.scored(prompt);
+        let scored = self.scored(id, prompt);
         (self.sink)(match scored {
             Ok(tokens) => EngineEvent::Scored { job: id, tokens },
             Err(problem) => {
@@ -139,7 +139,7 @@ impl Session<'_> {
         });
     }
 
-    fn scored(&mut self, prompt: &Prompt) -> Result<Vec<(String, Option<TokenRecord>)>, Problem> {
+    fn scored(&mut self, id: JobId, prompt: &Prompt) -> Result<Vec<(String, Option<TokenRecord>)>, Problem> {
         let (encoded, _) = self.encode(prompt)?;
         let tokens = encoded.tokens;
         if tokens.len() > self.context.n_ctx() as usize {
@@ -156,6 +156,7 @@ impl Session<'_> {
         let mut scored: Vec<(String, Option<TokenRecord>)> =
             tokens.first().map(|t| (text(*t), None)).into_iter().collect();
         let texts: Vec<String> = tokens.iter().map(|t| text(*t)).collect();
+        let began = Instant::now();
         for (nth, chunk) in tokens.chunks(SCORED).enumerate() {
             let from = self.ledger.len();
             self.fill(chunk.iter().enumerate().map(|(i, token)| (*token, from + i, MAIN, true)))?;
@@ -163,6 +164,8 @@ impl Session<'_> {
                 Problem::new(format!("The text could not be read ({error})"), "Ask again; F5 starts the engine again")
             })?;
             self.ledger.extend(chunk);
+            let [done, total] = [self.ledger.len(), tokens.len()].map(|n| u32::try_from(n).unwrap_or(u32::MAX));
+            (self.sink)(EngineEvent::Prefill { job: id, done, total, ms: began.elapsed().as_secs_f64() * 1000.0 });
             for i in 0..chunk.len() {
                 let next = nth * SCORED + i + 1;
                 if let Some(token) = tokens.get(next) {
