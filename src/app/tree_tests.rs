@@ -142,6 +142,36 @@ fn nothing_is_undone_while_an_answer_runs() {
 }
 
 #[test]
+fn another_path_is_shown_when_no_answer_runs_and_the_file_is_told() {
+    let mut rig = Rig::ready(WIDE);
+    rig.answer("hi", "first");
+    rig.again("second");
+    let id = rig.app.chat.conversation.id.clone();
+    rig.send("and?");
+    rig.select("second");
+    rig.key(KeyCode::Left);
+    assert_eq!((rig.shown()[1].as_str(), rig.told().as_str()), ("second", "An answer runs; Esc stops it"));
+    rig.let_answer("so");
+    rig.select("second");
+    rig.key(KeyCode::Left);
+    assert_eq!(rig.shown(), ["hi", "first"]);
+    assert_eq!(rig.file(&id).unwrap().head, Some(2));
+}
+
+#[test]
+fn a_slider_that_moved_just_now_is_undone_and_done_again() {
+    let mut rig = Rig::ready(WIDE);
+    rig.answer("hi", "first");
+    rig.send("/temp 0.3");
+    rig.alt('z');
+    assert_eq!(rig.app.chat.conversation.sampling.temperature, 0.8);
+    rig.alt('y');
+    rig.wait(2.0);
+    assert_eq!(rig.app.chat.conversation.sampling.temperature, 0.3);
+    assert_eq!(rig.file(&rig.app.chat.conversation.id.clone()).as_ref(), Some(&rig.app.chat.conversation));
+}
+
+#[test]
 fn going_on_with_an_answer_is_undone_to_the_words_before() {
     let mut rig = Rig::ready(WIDE);
     rig.answer("count", "one two");
@@ -266,7 +296,16 @@ fn act() -> impl Strategy<Value = &'static str> {
         "send",
         "send",
         "again",
+        "again",
         "change",
+        "older",
+        "older",
+        "newer",
+        "cut off",
+        "cut off",
+        "go on",
+        "jump",
+        "bring back",
         "/continue",
         "/system Be brief.",
         "/system Be long.",
@@ -310,7 +349,15 @@ fn act() -> impl Strategy<Value = &'static str> {
     ])
 }
 
-fn perform(rig: &mut Rig, act: &str, engine: u8) {
+/// Selects a message of the path, if there is one.
+fn select_some(rig: &mut Rig, nth: u8) {
+    rig.app.overlay = None;
+    rig.app.go(Focus::Messages);
+    let path: Vec<MessageId> = rig.app.chat.conversation.path().iter().map(|m| m.id).collect();
+    rig.app.chat.transcript.selected = path.get(usize::from(nth) % path.len().max(1)).copied();
+}
+
+fn perform(rig: &mut Rig, act: &str, engine: u8, nth: u8) {
     let to_input = |rig: &mut Rig| {
         rig.app.overlay = None;
         rig.app.go(Focus::Input);
@@ -323,6 +370,34 @@ fn perform(rig: &mut Rig, act: &str, engine: u8) {
         }
         "again" => rig.key(KeyCode::F(7)),
         "change" => rig.key(KeyCode::F(8)),
+        "older" | "newer" => {
+            select_some(rig, nth);
+            let c = &rig.app.chat.conversation;
+            let several = c.path().iter().map(|m| m.id).find(|id| c.tries(*id).len() > 1);
+            rig.app.chat.transcript.selected = several.or(rig.app.chat.transcript.selected);
+            rig.key(if act == "older" { KeyCode::Left } else { KeyCode::Right });
+        }
+        "cut off" | "go on" => {
+            select_some(rig, nth);
+            rig.text(if act == "go on" { "b" } else { "d" });
+        }
+        "jump" => {
+            to_input(rig);
+            rig.alt('g');
+            if let Some(tree) = &mut rig.app.tree {
+                tree.at = usize::from(nth) % tree.rows.len().max(1);
+                rig.key(KeyCode::Enter);
+            }
+        }
+        "bring back" => {
+            to_input(rig);
+            rig.alt('g');
+            rig.text("x");
+            if let Some(tree) = &mut rig.app.tree {
+                tree.at = tree.rows.iter().position(|node| node.deleted).unwrap_or(0);
+                rig.text("u");
+            }
+        }
         "tab" => rig.key(KeyCode::Tab),
         "up" => rig.key(KeyCode::Up),
         "down" => rig.key(KeyCode::Down),
@@ -348,7 +423,10 @@ fn perform(rig: &mut Rig, act: &str, engine: u8) {
         key if rig.app.focus != Focus::Input => rig.text(key),
         _ => rig.key(KeyCode::Tab),
     }
-    rig.save();
+    // The disk may take its time.
+    if engine != 9 {
+        rig.save();
+    }
     let Some(job) = rig.app.engine.job.as_ref().map(|j| j.id) else { return };
     let begun = rig.app.engine.job.as_ref().is_some_and(|j| j.answer.is_some());
     match engine {
@@ -356,11 +434,12 @@ fn perform(rig: &mut Rig, act: &str, engine: u8) {
         2 if begun => rig.token(job, 1, "some words "),
         3 if begun => rig.finish(job, Finish::Stop),
         4 if begun => rig.finish(job, Finish::Cancelled),
-        5 if !begun => {
+        5.. if !begun => {
             rig.started();
             rig.token(job, 1, "all of it");
             rig.finish(job, Finish::Stop);
         }
+        5.. => rig.finish(job, Finish::Stop),
         _ => {}
     }
 }
@@ -369,11 +448,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
     /// Whatever is done: each conversation's file folds to what is in memory, its history included.
     #[test]
-    fn the_file_says_what_is_shown(acts in proptest::collection::vec((act(), 0u8..8), 1..70)) {
+    fn the_file_says_what_is_shown(acts in proptest::collection::vec((act(), 0u8..10, 0u8..8), 1..70)) {
         let mut rig = Rig::ready((100, 30));
-        for (act, engine) in acts {
-            perform(&mut rig, act, engine);
+        for (act, engine, nth) in acts {
+            perform(&mut rig, act, engine, nth);
         }
+        rig.save();
         // All that runs ends, all that rests is saved.
         while let Some(job) = rig.app.engine.job.as_ref().map(|j| j.id) {
             if rig.app.engine.job.as_ref().is_some_and(|j| j.answer.is_none()) {

@@ -9,7 +9,8 @@ use super::context::now;
 use super::conversations;
 use crate::app::title_of;
 use crate::chat::{
-    Access, Conversation, Edit, Entry, Made, Message, MessageId, MessageState, Role, StoreEvent, StoreRequest, TokenRecord,
+    Access, Conversation, Edit, Entry, Made, Message, MessageId, MessageState, Role, StoreEvent, StoreRequest,
+    TokenRecord,
 };
 use crate::engine::protocol::{Alternative, Prompt, Turn};
 use crate::store::Worker;

@@ -53,8 +53,20 @@ struct Whole {
 pub(super) fn render(c: &Conversation) -> String {
     // Without `..`: whatever a conversation gets in addition must be written too. What is deleted is gone by now
     // (`super::render`), and what could be undone belongs to the file here.
-    let Conversation { id, created, title, system, sampling, messages, head, draft, cuts, overflow, deleted: _, history: _ } =
-        c;
+    let Conversation {
+        id,
+        created,
+        title,
+        system,
+        sampling,
+        messages,
+        head,
+        draft,
+        cuts,
+        overflow,
+        deleted: _,
+        history: _,
+    } = c;
     let front = Front {
         format: FORMAT,
         version: JOURNAL_VERSION,
