@@ -165,9 +165,8 @@ fn glance(path: &Path, summary: &mut Summary) -> io::Result<()> {
         let kind = line.strip_prefix(b"{\"type\":\"").and_then(|rest| rest.split(|b| *b == b'"').next());
         match kind {
             _ if nth == 0 => {
-                if !matches!(serde_json::from_slice(&line), Ok(Entry::Header { .. })) {
-                    summary.damage = Some("does not begin like a conversation of this program".to_owned());
-                }
+                let is_ours = matches!(serde_json::from_slice(&line), Ok(Entry::Header { .. }));
+                summary.damage = (!is_ours).then(|| "does not begin like a conversation of this program".to_owned());
             }
             Some(b"message") => seen.message(&line),
             Some(b"title" | b"delete" | b"restore") => match serde_json::from_slice(&line) {
