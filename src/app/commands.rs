@@ -102,6 +102,7 @@ commands! {
     Interrupt      Global   ""           []                             ""            ["ctrl-c"]                   ""         "Stop the answer; twice within two seconds: leave.";
     NewChat        Global   "clear"      ["new"]                        ""            ["ctrl-n"]                   "new"      "Start a new conversation; the old one is kept.";
     Chats          Global   "chats"      ["resume", "list"]             ""            ["ctrl-o"]                   "chats"    "Go to the list of conversations.";
+    Search         Global   "search"     ["find"]                       "[WORDS]"     ["ctrl-f"]                   "search"   "Find words in all conversations; Enter opens the place.";
     NextChat       Global   ""           []                             ""            ["ctrl-pgdn"]                ""         "Open the next conversation of the list.";
     PreviousChat   Global   ""           []                             ""            ["ctrl-pgup"]                ""         "Open the previous conversation of the list.";
     Sliders        Global   ""           []                             ""            ["f2"]                       "sliders"  "Go to the sliders, or back.";
@@ -211,8 +212,15 @@ commands! {
 
     ListUp         List     ""           []                             ""            ["up", "k"]                  ""         "The conversation above.";
     ListDown       List     ""           []                             ""            ["down", "j"]                ""         "The conversation below.";
+    ListPageUp     List     ""           []                             ""            ["pgup"]                     ""         "A page up.";
+    ListPageDown   List     ""           []                             ""            ["pgdn"]                     ""         "A page down.";
     Open           List     ""           []                             ""            ["enter"]                    "open"     "Open the conversation.";
+    Filter         List     ""           []                             ""            ["/"]                        "find"     "Find conversations by letters of their titles and tags, and by what was said; Esc shows all again.";
     ListRename     List     ""           []                             ""            ["r"]                        "rename"   "Give it another title.";
+    Tags           List     "tags"       ["tag"]                        "[TAGS]"      ["t"]                        "tags"     "Give it tags.";
+    Pin            List     "pin"        []                             ""            ["p"]                        "pin"      "Let it stand above the others, or no longer.";
+    Archive        List     "archive"    []                             ""            ["a"]                        "archive"  "Put it away, or back into the list.";
+    ShowArchived   List     ""           []                             ""            ["A"]                        ""         "Show what is archived too, or no longer.";
     ListDelete     List     ""           []                             ""            ["d", "del"]                 "delete"   "Move it to the trash folder.";
     ListRestore    List     ""           []                             ""            ["u"]                        "undelete" "Bring back what was deleted last.";
 

@@ -58,6 +58,8 @@ pub struct Start {
     pub salt: u32,
     /// The user's own presets.
     pub presets: Vec<Preset>,
+    /// Where the days of the list begin and end.
+    pub zone: jiff::tz::TimeZone,
     /// What to tell the user at the start, such as warnings about the config file.
     pub notices: Vec<String>,
 }

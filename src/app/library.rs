@@ -1,8 +1,11 @@
 //! The conversations that there are, and going from one to another.
 
+use jiff::tz::TimeZone;
+
 use super::event::{Effect, Resume};
+use super::shelf::Filter;
 use super::{App, Chat, Focus, fresh};
-use crate::chat::{Access, ConversationId, Edit, Entry, Finish, History, StoreEvent, StoreRequest, Summary};
+use crate::chat::{Access, ConversationId, Edit, Entry, Finish, History, MessageId, StoreEvent, StoreRequest, Summary};
 use crate::engine::protocol::Request;
 
 /// The list of conversations.
@@ -10,23 +13,54 @@ use crate::engine::protocol::Request;
 pub struct Library {
     /// Every one, youngest change first.
     pub items: Vec<Summary>,
+    /// Places among them in the order of the list.
+    pub(super) shown: Vec<usize>,
+    /// So many of the first of these are found by their titles.
+    pub(super) titled: usize,
     /// Which one is chosen in the list.
     pub at: usize,
+    /// What is looked for.
+    pub filter: Filter,
+    /// What is archived is shown too.
+    pub(super) archived: bool,
+    pub(super) zone: TimeZone,
     /// The one that was deleted last.
     trashed: Option<ConversationId>,
     resume: Resume,
     /// The one that was asked for and is not there yet.
     opening: Option<ConversationId>,
+    /// What is to be shown of it.
+    place: Option<MessageId>,
 }
 
 impl Library {
-    pub(super) fn new(resume: Resume) -> Self {
-        Self { items: Vec::new(), at: 0, trashed: None, resume, opening: None }
+    pub(super) fn new(resume: Resume, zone: TimeZone) -> Self {
+        Self {
+            items: Vec::new(),
+            shown: Vec::new(),
+            titled: 0,
+            at: 0,
+            filter: Filter::default(),
+            archived: false,
+            zone,
+            trashed: None,
+            resume,
+            opening: None,
+            place: None,
+        }
     }
 
     /// The one that is chosen in the list.
     pub fn chosen(&self) -> Option<&Summary> {
-        self.items.get(self.at)
+        self.items.get(*self.shown.get(self.at)?)
+    }
+}
+
+impl Library {
+    /// Chooses a conversation, if it is shown.
+    fn choose(&mut self, id: &ConversationId) {
+        let at = self.shown().position(|s| s.id == *id);
+        self.at = at.unwrap_or(self.at);
     }
 }
 
@@ -46,6 +80,7 @@ impl App {
     pub(super) fn store_event(&mut self, event: StoreEvent) {
         match event {
             StoreEvent::Listed(items) => self.listed(items),
+            StoreEvent::Found { number, hits, all } => self.found(number, hits, all),
             StoreEvent::Opened { conversation, access, notes } => {
                 let id = conversation.id.clone();
                 if self.library.opening.as_ref() == Some(&id) {
@@ -55,6 +90,7 @@ impl App {
                         chat.banner = Some(format!("Read only: {why}"));
                     }
                     self.show(chat);
+                    self.go_to_place();
                     if let Some(note) = notes.first() {
                         self.error(note.clone());
                     }
@@ -132,10 +168,14 @@ impl App {
     fn listed(&mut self, items: Vec<Summary>) {
         let chosen = self.library.chosen().map(|s| s.id.clone());
         self.library.items = items;
-        let place = |id: &ConversationId| self.library.items.iter().position(|s| s.id == *id);
-        let shown = &self.chat.conversation.id;
-        let at = if self.focus == Focus::List { chosen.as_ref().and_then(place) } else { place(shown) };
-        self.library.at = at.unwrap_or(self.library.at).min(self.library.items.len().saturating_sub(1));
+        self.library.shown.clear();
+        self.library.arrange();
+        let shown = self.chat.conversation.id.clone();
+        if self.focus == Focus::List {
+            self.library.choose(&chosen.unwrap_or(shown));
+        } else {
+            self.library.choose(&shown);
+        }
         if std::mem::take(&mut self.library.resume) == Resume::Last {
             // A conversation with words in it comes before one that is only a draft.
             let whole = |s: &&Summary| s.damage.is_none();
@@ -165,6 +205,21 @@ impl App {
     pub(super) fn new_chat(&mut self) {
         let chat = self.empty();
         self.show(chat);
+    }
+
+    /// Shows a conversation, and a message of it.
+    pub(super) fn open_at(&mut self, id: &ConversationId, place: Option<MessageId>) {
+        self.library.place = place;
+        self.open(id);
+        if self.chat.conversation.id == *id {
+            self.go_to_place();
+        }
+    }
+
+    fn go_to_place(&mut self) {
+        if let Some(place) = self.library.place.take() {
+            self.show_message(place);
+        }
     }
 
     /// Shows a conversation: at once if it is in memory, else when the store has read it.
@@ -203,19 +258,17 @@ impl App {
         }
         self.go(Focus::Input);
         self.chat.transcript.follow();
-        let shown = &self.chat.conversation.id;
-        if let Some(at) = self.library.items.iter().position(|s| s.id == *shown) {
-            self.library.at = at;
-        }
+        self.library.choose(&self.chat.conversation.id);
     }
 
     /// Opens the conversation so many places down the list.
     pub(super) fn step_chat(&mut self, by: isize) {
         let shown = &self.chat.conversation.id;
-        let at = self.library.items.iter().position(|s| s.id == *shown);
-        let to = at.map_or(0, |at| at.saturating_add_signed(by)).min(self.library.items.len().saturating_sub(1));
-        if let Some(summary) = self.library.items.get(to).filter(|_| at != Some(to)) {
-            let id = summary.id.clone();
+        let at = self.library.shown().position(|s| s.id == *shown);
+        let last = self.library.shown().len().saturating_sub(1);
+        let to = at.map_or(0, |at| at.saturating_add_signed(by)).min(last);
+        let id = self.library.shown().nth(to).filter(|_| at != Some(to)).map(|s| s.id.clone());
+        if let Some(id) = id {
             self.open(&id);
         }
     }
@@ -258,7 +311,11 @@ impl App {
             self.effects.append(&mut effects);
             self.list();
         } else {
-            self.effects.push(Effect::Store(StoreRequest::Rename(id, title)));
+            self.effects.push(Effect::Store(StoreRequest::Change(
+                id,
+                Edit::Title,
+                Box::new(Entry::Title { text: title }),
+            )));
         }
     }
 }

@@ -20,6 +20,8 @@ mod made;
 mod overflow;
 mod overlay;
 mod perform;
+mod search;
+mod shelf;
 mod slash;
 mod sliders;
 mod summary;
@@ -46,6 +48,8 @@ pub use lens::Lens;
 pub use library::Library;
 pub use made::{glance, how, seed, size};
 pub use overlay::{Asked, Overlay, hits};
+pub use search::Search;
+pub use shelf::{Filter, Group};
 pub use tokens::{SURPRISING, Split, Tokens, perplexity};
 pub use transcript::{INDENT, Row};
 pub use tree::Tree;
@@ -183,7 +187,7 @@ impl App {
             focus: Focus::Input,
             overlay: None,
             notice: None,
-            library: Library::new(start.resume),
+            library: Library::new(start.resume, start.zone),
             chat: Chat::new(conversation, Access::Write, false),
             engine: Engine::new(start.params),
             input: Input::default(),
@@ -384,7 +388,7 @@ impl App {
         }
         let again = |since: Option<Instant>| since.is_some_and(|at| self.now.mono.duration_since(at) < TWICE);
         let (twice_c, twice_esc) = (again(self.pressed_c.take()), again(self.pressed_esc.take()));
-        if self.focus == Focus::Sliders && self.slider_key(key) {
+        if self.focus == Focus::Sliders && self.slider_key(key) || self.focus == Focus::List && self.filter_key(key) {
             return;
         }
         let command = keys::command(key, self.focus.scope());
@@ -419,7 +423,12 @@ impl App {
                 query.push_str(text.lines().next().unwrap_or_default());
                 *at = 0;
             }
+            Some(Overlay::Search(_)) => self.search_paste(text),
             Some(_) => {}
+            None if self.focus == Focus::List && self.library.filter.typing => {
+                self.library.filter.query.push_str(text.lines().next().unwrap_or_default());
+                self.filter_changed();
+            }
             None => {
                 self.go(Focus::Input);
                 self.input.paste(text);
@@ -479,6 +488,8 @@ fn fresh(now: Now, id: ConversationId, (sampling, system, overflow): &(Sampling,
 
 #[cfg(test)]
 pub(crate) mod overflow_tests;
+#[cfg(test)]
+pub(crate) mod shelf_tests;
 #[cfg(test)]
 pub(crate) mod tests;
 #[cfg(test)]

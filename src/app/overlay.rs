@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use super::commands::{COMMANDS, Row};
 use super::full::Full;
 use super::input::Input;
+use super::search::Search;
 use crate::chat::{ConversationId, MessageId, Preset};
 use crate::engine::protocol::CacheMap;
 
@@ -29,6 +30,8 @@ pub enum Overlay {
         /// Which hit is chosen.
         at: usize,
     },
+    /// Words in all conversations.
+    Search(Box<Search>),
     /// A question that wants a text.
     Ask {
         /// What the text is for.
@@ -75,6 +78,8 @@ pub enum Overlay {
 pub enum Asked {
     /// The title of a conversation.
     Title(ConversationId),
+    /// The tags of a conversation.
+    Tags(ConversationId),
     /// The system prompt of the open conversation.
     System,
     /// What comes next in an answer by hand.
@@ -86,6 +91,7 @@ impl Asked {
     pub fn title(&self) -> &'static str {
         match self {
             Self::Title(_) => "Title",
+            Self::Tags(_) => "Tags, divided by blanks",
             Self::System => "System prompt of this conversation",
             Self::Token => "What comes next",
         }

@@ -39,6 +39,7 @@ impl App {
                 Focus::Sliders => Focus::Messages,
                 Focus::Messages | Focus::List | Focus::Tokens | Focus::Tree | Focus::Compare => Focus::Input,
             }),
+            Command::Search => self.search(""),
             Command::Palette => self.overlay = Some(Overlay::Palette { query: String::new(), at: 0 }),
             Command::Help => self.overlay = Some(Overlay::Help(0)),
             Command::TogglePanel => self.show_panel = !self.show_panel,
@@ -190,26 +191,19 @@ impl App {
             Command::Reroll => self.reroll(0),
             Command::RerollSecond => self.reroll(1),
             Command::LeaveTokens => self.go(Focus::Messages),
-            Command::ListUp => self.library.at = self.library.at.saturating_sub(1),
-            Command::ListDown => {
-                self.library.at = (self.library.at + 1).min(self.library.items.len().saturating_sub(1));
-            }
-            Command::Open => {
-                if let Some(id) = self.library.chosen().map(|s| s.id.clone()) {
-                    self.open(&id);
-                }
-            }
-            Command::ListRename => {
-                if let Some((id, title)) = self.library.chosen().map(|s| (s.id.clone(), s.title.clone())) {
-                    self.ask_text(Asked::Title(id), &title);
-                }
-            }
-            Command::ListDelete => {
-                if let Some((id, title)) = self.library.chosen().map(|s| (s.id.clone(), s.title.clone())) {
-                    self.overlay = Some(Overlay::Delete(id, title));
-                }
-            }
-            Command::ListRestore => self.restore(),
+            Command::ListUp
+            | Command::ListDown
+            | Command::ListPageUp
+            | Command::ListPageDown
+            | Command::Open
+            | Command::Filter
+            | Command::ListRename
+            | Command::Tags
+            | Command::Pin
+            | Command::Archive
+            | Command::ShowArchived
+            | Command::ListDelete
+            | Command::ListRestore => self.list_command(command),
         }
     }
 
@@ -241,7 +235,7 @@ impl App {
         }
     }
 
-    fn ask_text(&mut self, what: Asked, text: &str) {
+    pub(super) fn ask_text(&mut self, what: Asked, text: &str) {
         if what == Asked::System && !self.chat.is_ours() {
             self.error("This conversation is only shown here; it cannot be changed");
             return;
@@ -277,6 +271,7 @@ impl App {
             self.go(Focus::Input);
         } else if self.focus == Focus::Compare {
             self.go(if self.tree.is_some() { Focus::Tree } else { Focus::Messages });
+        } else if self.focus == Focus::List && self.end_filter() {
         } else if matches!(self.focus, Focus::Sliders | Focus::List | Focus::Candidates) && !self.is_by_hand() {
             self.go(Focus::Input);
         } else if self.stop() {
@@ -469,6 +464,7 @@ impl App {
                 KeyCode::Char('n' | 'N') => None,
                 _ => Some(Overlay::Beyond { n_ctx, then }),
             },
+            Overlay::Search(search) => self.search_key(key, search, step),
             Overlay::Palette { query, at } => self.palette_key(key, query, at.saturating_add_signed(step)),
             Overlay::Ask { what, mut input } => {
                 let newline = what == Asked::System
@@ -529,6 +525,7 @@ impl App {
     fn answered(&mut self, what: Asked, text: &str) {
         match what {
             Asked::Title(id) => self.rename(id, &text.replace('\n', " ")),
+            Asked::Tags(id) => self.set_tags(&id, text),
             Asked::System => self.set_system(text.trim().to_owned()),
             Asked::Token if text.is_empty() => {}
             Asked::Token => self.pick(Pick::Text(text.to_owned())),

@@ -47,6 +47,11 @@ impl App {
                 let id = self.chat.conversation.id.clone();
                 self.rename(id, title);
             }
+            (Command::Search, words) if !words.is_empty() => self.search(words),
+            (Command::Tags, tags) if !tags.is_empty() => {
+                let id = self.chat.conversation.id.clone();
+                self.set_tags(&id, tags);
+            }
             (Command::Export, how) if !how.is_empty() => self.export(how),
             (Command::Presets, name) if !name.is_empty() => self.preset(name),
             (Command::Samplers, stages) if !stages.is_empty() => self.set_order(stages),

@@ -48,6 +48,7 @@ impl Rig {
             size,
             salt: 1,
             presets: vec![],
+            zone: jiff::tz::TimeZone::UTC,
             notices: vec![],
         };
         let (app, done) = App::new(start, Now { mono: clock, wall_ms: 1_764_590_000_000 });
@@ -558,8 +559,14 @@ fn a_conversation_of_another_program_is_only_read() {
     let mut rig = Rig::ready(WIDE);
     let mut other = Conversation::new(ConversationId::new(5, 5), 5, Sampling::default());
     other.title = Some("Other".into());
-    let summary =
-        crate::chat::Summary { id: other.id.clone(), title: "Other".into(), changed: 1, messages: 0, damage: None };
+    let summary = crate::chat::Summary {
+        id: other.id.clone(),
+        title: "Other".into(),
+        changed: 1,
+        messages: 0,
+        damage: None,
+        filing: crate::chat::Filing::default(),
+    };
     rig.event(Event::Store(StoreEvent::Listed(vec![summary])));
     rig.control('o');
     rig.key(KeyCode::Enter);

@@ -35,7 +35,7 @@ impl Rig {
         self.app.chat.transcript.selected = Some(id);
     }
 
-    fn shown(&self) -> Vec<String> {
+    pub fn shown(&self) -> Vec<String> {
         self.app.chat.conversation.path().iter().map(|m| m.text.clone()).collect()
     }
 
@@ -44,7 +44,7 @@ impl Rig {
     }
 
     /// What the file of a conversation says, if it has one.
-    fn file(&self, id: &ConversationId) -> Option<Conversation> {
+    pub fn file(&self, id: &ConversationId) -> Option<Conversation> {
         let mut read: Option<Conversation> = None;
         for effect in &self.done {
             let entries = match effect {

@@ -6,6 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::cut::{Cut, Overflow};
+use super::filing::Filing;
 use super::history::History;
 use super::journal::Entry;
 use super::metrics::{Made, TokenRecord};
@@ -148,6 +149,8 @@ pub struct Conversation {
     pub cuts: Vec<Cut>,
     /// What happens when it does not fit into the context.
     pub overflow: Overflow,
+    /// What the list does with it.
+    pub filing: Filing,
     /// Messages that are deleted, with all that follows them.
     pub deleted: BTreeSet<MessageId>,
     /// What can be undone and done again.
@@ -168,6 +171,7 @@ impl Conversation {
             draft: String::new(),
             cuts: Vec::new(),
             overflow: Overflow::default(),
+            filing: Filing::default(),
             deleted: BTreeSet::new(),
             history: History::default(),
         }
@@ -246,6 +250,7 @@ impl Conversation {
             Entry::Cut(cut) => self.cut(cut.clone()),
             Entry::Uncut { after } => self.uncut(*after),
             Entry::Overflow { overflow } => self.overflow = *overflow,
+            Entry::Filed(filing) => self.filing = filing.clone(),
             Entry::Delete { id } => {
                 if self.message(*id).is_some() {
                     self.deleted.insert(*id);

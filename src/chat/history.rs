@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::conversation::{Conversation, Message, MessageId};
 use super::cut::{Cut, Overflow};
+use super::filing::Filing;
 use super::journal::Entry;
 use super::sampling::Sampling;
 
@@ -43,6 +44,8 @@ pub enum Edit {
     Cut,
     /// Something else happens when it does not fit.
     Overflow,
+    /// It is filed otherwise.
+    Filing,
     /// One of a newer program.
     #[serde(other)]
     Other,
@@ -65,6 +68,7 @@ impl Edit {
             Self::Settings => "settings",
             Self::Cut => "cut",
             Self::Overflow => "what a full context does",
+            Self::Filing => "filing",
             Self::Other => "something of a newer program",
         }
     }
@@ -91,6 +95,7 @@ enum Before {
     System(String),
     Settings(Box<Sampling>),
     Limits(Vec<Cut>, Overflow),
+    Filing(Filing),
     Nothing,
 }
 
@@ -175,6 +180,7 @@ impl Conversation {
             Edit::System => Before::System(self.system.clone()),
             Edit::Settings => Before::Settings(Box::new(self.sampling.clone())),
             Edit::Cut | Edit::Overflow => Before::Limits(self.cuts.clone(), self.overflow),
+            Edit::Filing => Before::Filing(self.filing.clone()),
             Edit::Other => Before::Nothing,
         }
     }
@@ -209,6 +215,7 @@ impl Conversation {
                 let back = cuts.iter().cloned().map(Entry::Cut);
                 gone.chain(back).chain([Entry::Overflow { overflow: *overflow }]).collect()
             }
+            Before::Filing(filing) => vec![Entry::Filed(filing.clone())],
             Before::Nothing => Vec::new(),
         }
     }

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::conversation::{Conversation, ConversationId, Message, MessageId};
 use super::cut::{Cut, Overflow};
+use super::filing::{Filing, Hit};
 use super::history::Edit;
 use super::metrics::{Made, TokenRecord};
 use super::sampling::Sampling;
@@ -94,6 +95,8 @@ pub enum Entry {
         /// The message.
         id: MessageId,
     },
+    /// It is filed otherwise.
+    Filed(Filing),
     /// An edit begins, which can be undone: a mark that changes nothing itself.
     Step {
         /// Which.
@@ -133,13 +136,22 @@ pub struct Summary {
     pub messages: usize,
     /// What is wrong with the file, if anything is.
     pub damage: Option<String>,
+    /// How it is filed.
+    pub filing: Filing,
 }
 
 /// What the app asks of the store. Requests about one conversation are carried out in their order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StoreRequest {
-    /// Answered by `Listed`.
+    /// Answered by `Listed`, and again while conversations that nobody has looked at yet are read.
     List,
+    /// Where words are in all conversations; answered by `Found`, and again when all conversations are read.
+    Search {
+        /// Comes back with the answer.
+        number: u64,
+        /// The words, all of which must be in a text; several in quotes are one.
+        query: String,
+    },
     /// Answered by `Opened` or `Failed`. Locks the file if it can, until `Close`.
     Open(ConversationId),
     /// Begins a new conversation; answered by `Opened`, and by `SaveFailed` if its file cannot be made yet. The
@@ -163,8 +175,8 @@ pub enum StoreRequest {
     Trash(ConversationId),
     /// Brings the last trashed file back; answered by `Restored` or `Failed`.
     Restore(ConversationId),
-    /// Writes a new title into a conversation that need not be open here; answered by `Listed` or `Failed`.
-    Rename(ConversationId, String),
+    /// Writes an edit into a conversation that need not be open here; answered by `Listed` or `Failed`.
+    Change(ConversationId, Edit, Box<Entry>),
 }
 
 /// What the store answers.
@@ -172,6 +184,15 @@ pub enum StoreRequest {
 pub enum StoreEvent {
     /// The conversations, youngest change first.
     Listed(Vec<Summary>),
+    /// Where the words of a search are.
+    Found {
+        /// That of the request.
+        number: u64,
+        /// The places, what was said last first.
+        hits: Vec<Hit>,
+        /// Whether every conversation was looked at.
+        all: bool,
+    },
     /// A conversation, whether it can be changed, and what had to be cut or passed over in its file.
     Opened {
         /// What the file holds.

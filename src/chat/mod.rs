@@ -2,6 +2,7 @@
 
 mod conversation;
 mod cut;
+mod filing;
 mod history;
 mod journal;
 mod knobs;
@@ -14,6 +15,7 @@ mod tree;
 
 pub use conversation::{Conversation, ConversationId, Message, MessageId, MessageState, Role};
 pub use cut::{Cut, Overflow, Sent};
+pub use filing::{Filing, Hit};
 pub use history::{Edit, History};
 pub use journal::{Access, Entry, JOURNAL_VERSION, StoreEvent, StoreRequest, Summary};
 pub use knobs::{KNOBS, Kind, Knob, KnobError, Spec, first_knobs};

@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::conversation::{Conversation, ConversationId, Message, MessageId, MessageState, Role};
 use super::cut::Overflow;
+use super::filing::Filing;
 use super::history::History;
 use super::journal::{Entry, JOURNAL_VERSION};
 
@@ -199,6 +200,9 @@ impl Conversation {
         entries.extend(self.cuts.iter().cloned().map(Entry::Cut));
         if self.overflow != Overflow::default() {
             entries.push(Entry::Overflow { overflow: self.overflow });
+        }
+        if self.filing != Filing::default() {
+            entries.push(Entry::Filed(self.filing.clone()));
         }
         if !self.draft.is_empty() {
             entries.push(Entry::Draft { text: self.draft.clone() });

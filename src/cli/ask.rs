@@ -360,8 +360,8 @@ fn save(
         conversation.apply(&Entry::Message(Message { made: Some(made), tokens: other.records.clone(), ..message }));
     }
     conversation.apply(&Entry::Head { id: Some(2) });
-    let worker =
-        Worker::start(context.paths.conversations(), |_| {}).map_err(|e| format!("The answer is not saved: {e}"))?;
+    let worker = Worker::start(context.paths.conversations(), None, |_| {})
+        .map_err(|e| format!("The answer is not saved: {e}"))?;
     worker.send(StoreRequest::Create(Box::new(conversation)));
     match worker.finish().into_iter().next() {
         Some(reason) => Err(reason),

@@ -102,6 +102,7 @@ pub fn run(setup: Setup, options: Options) -> Result<ExitCode> {
         size: screen.size(),
         salt: std::process::id().wrapping_mul(0x9E37_79B1),
         presets,
+        zone: jiff::tz::TimeZone::system(),
         notices,
     };
     let (app, effects) = App::new(start, now());
@@ -111,7 +112,7 @@ pub fn run(setup: Setup, options: Options) -> Result<ExitCode> {
     let heard = Arc::clone(&messages);
     terminal::watch(move |signal| heard.push(Message::Signal(signal)))?;
     let answers = Arc::clone(&messages);
-    let store = Worker::start(setup.paths.conversations(), move |event| {
+    let store = Worker::start(setup.paths.conversations(), Some(setup.paths.cache.clone()), move |event| {
         answers.push(Message::App(Event::Store(event)));
     })?;
     let mut chat = Loop {

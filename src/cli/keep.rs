@@ -1,7 +1,6 @@
 //! `ask --in`: a conversation that goes on without the screen. As in the chat, the question is on disk before the model
 //! sees it, and the answer about once a second.
 
-use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -13,6 +12,7 @@ use crate::chat::{
     TokenRecord,
 };
 use crate::engine::protocol::{Alternative, Prompt, Turn};
+use crate::paths::Paths;
 use crate::store::Worker;
 
 /// How much of an answer may be lost.
@@ -46,10 +46,10 @@ impl Kept {
     ///
     /// # Errors
     /// If there is none, or it is only to be read.
-    pub fn open(folder: PathBuf, which: &str) -> Result<Self, String> {
-        let (id, _) = conversations::pick(&folder, which)?;
+    pub fn open(paths: &Paths, which: &str) -> Result<Self, String> {
+        let (id, _) = conversations::pick(paths, which)?;
         let (sender, events) = channel();
-        let store = Worker::start(folder, move |event| drop(sender.send(event)))
+        let store = Worker::start(paths.conversations(), None, move |event| drop(sender.send(event)))
             .map_err(|e| format!("The conversation cannot be opened: {e}"))?;
         store.send(StoreRequest::Open(id));
         match events.recv_timeout(PATIENCE) {

@@ -172,7 +172,7 @@ fn ask(matches: &ArgMatches) -> Result<ExitCode, Stop> {
 /// Opens the conversation that goes on. Its settings count and not those of the config; flags stand over them, for this
 /// answer.
 fn going_on(matches: &ArgMatches, which: &str, context: &mut Context) -> Result<keep::Kept, Stop> {
-    let kept = keep::Kept::open(context.paths.conversations(), which).map_err(Stop::Failed)?;
+    let kept = keep::Kept::open(&context.paths, which).map_err(Stop::Failed)?;
     let own = context.presets().0;
     context.settings.sampling = kept.conversation.sampling.clone();
     args::apply(matches, &mut context.settings, &Preset::with_own(&own)).map_err(Stop::Usage)?;

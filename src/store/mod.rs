@@ -4,10 +4,16 @@
 //! never changed or lost; a file that was changed by somebody else is never written over.
 
 mod folder;
+mod glance;
+mod index;
 mod journal;
+mod librarian;
 mod outside;
 mod read;
+mod words;
 mod worker;
 
-pub use outside::{Checked, Loaded, State, bring_in, check, index, list, load};
+pub use index::{Fault, Index};
+pub use outside::{Checked, Loaded, State, bring_in, check, files, load};
+pub use words::{Excerpt, Words};
 pub use worker::Worker;

@@ -6,11 +6,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::folder::{self, Listing};
+use super::folder;
 use super::journal::{Fault, Journal, NotOurs};
 use super::read::Contents;
 use super::worker::only_read;
-use crate::chat::{Conversation, ConversationId, Summary};
+use crate::chat::{Conversation, ConversationId};
 
 /// A conversation as its file tells it.
 #[derive(Debug)]
@@ -65,32 +65,20 @@ pub struct Checked {
     pub messages: usize,
 }
 
-/// Every conversation of a folder, youngest change first.
-///
-/// # Errors
-/// If the folder cannot be read.
-pub fn list(folder: &Path) -> Result<Vec<Summary>, String> {
-    Listing::default().list(folder).map_err(|e| unlisted(folder, &e))
-}
-
 /// The file of every conversation of a folder, by the names alone.
 ///
 /// # Errors
 /// If the folder cannot be read.
-pub fn index(folder: &Path) -> Result<HashMap<ConversationId, PathBuf>, String> {
-    let paths = files(folder).map_err(|e| unlisted(folder, &e))?;
+pub fn files(folder: &Path) -> Result<HashMap<ConversationId, PathBuf>, String> {
+    let paths = paths(folder).map_err(|e| folder::unlisted(folder, &e))?;
     Ok(paths.into_iter().filter_map(|path| Some((folder::id_of(&path)?, path))).collect())
 }
 
-fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
+fn paths(folder: &Path) -> io::Result<Vec<PathBuf>> {
     match folder::conversations(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         other => other,
     }
-}
-
-fn unlisted(folder: &Path, error: &io::Error) -> String {
-    format!("The conversations in {} cannot be listed: {error}. Check the folder's rights", folder.display())
 }
 
 /// Reads a conversation.
@@ -127,7 +115,7 @@ pub fn bring_in(folder: &Path, conversation: &Conversation, changed: i64) -> Res
 /// # Errors
 /// If the folder cannot be read.
 pub fn check(folder: &Path, repair: bool) -> Result<Vec<Checked>, String> {
-    let mut paths = files(folder).map_err(|e| unlisted(folder, &e))?;
+    let mut paths = paths(folder).map_err(|e| folder::unlisted(folder, &e))?;
     paths.sort();
     let mut seen: HashMap<ConversationId, PathBuf> = HashMap::new();
     let mut checked = Vec::new();

@@ -31,7 +31,7 @@ pub struct Contents {
 /// # Errors
 /// If it cannot be read, or nothing in it is a conversation of this program.
 pub fn read(input: impl Read, id: &ConversationId) -> Result<Contents, String> {
-    let mut lines = Lines { input: BufReader::new(input), line: Vec::new() };
+    let mut lines = Lines::new(input);
     let mut conversation = Conversation::new(id.clone(), 0, Sampling::default());
     let (mut size, mut whole, mut entries, mut broken) = (0, 0, 0usize, 0usize);
     let mut unterminated = false;
@@ -85,22 +85,38 @@ pub fn read(input: impl Read, id: &ConversationId) -> Result<Contents, String> {
     Ok(Contents { conversation, notes, whole, size, unterminated, broken, read_only })
 }
 
-struct Lines<R> {
+/// The lines of a file.
+pub(super) struct Lines<R> {
     input: BufReader<R>,
     line: Vec<u8>,
 }
 
-struct Line {
+/// A line that was read.
+pub(super) struct Line {
     /// Bytes, its end included.
-    length: u64,
+    pub length: u64,
     /// Whether a line end is there.
-    ended: bool,
+    pub ended: bool,
     /// Longer than is looked at.
-    long: bool,
+    pub long: bool,
 }
 
 impl<R: Read> Lines<R> {
-    fn next(&mut self) -> io::Result<Option<Line>> {
+    /// Reads from a place where a line begins.
+    pub fn new(input: R) -> Self {
+        Self { input: BufReader::with_capacity(64 << 10, input), line: Vec::new() }
+    }
+
+    /// The line that was read last, as far as it is looked at.
+    pub fn bytes(&self) -> &[u8] {
+        &self.line
+    }
+
+    /// Reads the next line.
+    ///
+    /// # Errors
+    /// If the input cannot be read.
+    pub fn next(&mut self) -> io::Result<Option<Line>> {
         self.line.clear();
         let n = self.input.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut self.line)? as u64;
         let ended = self.line.last() == Some(&b'\n');

@@ -3,11 +3,13 @@
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
-use super::folder::{self, Listing};
+use super::folder;
 use super::journal::{Fault, Journal, NotOurs};
+use super::librarian::{Librarian, Sink, Wish};
 use super::read::{Contents, read};
 use crate::chat::{Access, Conversation, ConversationId, Edit, Entry, StoreEvent, StoreRequest};
 
@@ -28,20 +30,26 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Starts it over a folder, which is made when it is needed. `sink` hears the answers on its thread.
+    /// Starts it over a folder, which is made when it is needed; what makes listing and searching fast is kept in the
+    /// cache folder, if one is given. `sink` hears the answers on threads of the store.
     ///
     /// # Errors
     /// If the thread cannot be started.
-    pub fn start(folder: PathBuf, sink: impl Fn(StoreEvent) + Send + 'static) -> io::Result<Self> {
+    pub fn start(
+        folder: PathBuf,
+        cache: Option<PathBuf>,
+        sink: impl Fn(StoreEvent) + Send + Sync + 'static,
+    ) -> io::Result<Self> {
         let (jobs, queue) = mpsc::channel();
         let (finished, done) = mpsc::channel();
         std::thread::Builder::new().name("store".to_owned()).spawn(move || {
             let desk = Desk {
                 folder,
-                listing: Listing::default(),
+                cache,
+                librarian: None,
                 held: HashMap::new(),
                 taken: HashSet::new(),
-                sink: Box::new(sink),
+                sink: Arc::new(sink),
             };
             let _ = finished.send(desk.work(&queue));
         })?;
@@ -79,12 +87,14 @@ impl Held {
 
 struct Desk {
     folder: PathBuf,
-    listing: Listing,
+    cache: Option<PathBuf>,
+    /// There as soon as something is listed.
+    librarian: Option<Librarian>,
     held: HashMap<ConversationId, Held>,
     /// Files that other programs changed or took while they were held. What still comes for them is in the
     /// copies that the app made.
     taken: HashSet<ConversationId>,
-    sink: Box<dyn Fn(StoreEvent)>,
+    sink: Sink,
 }
 
 impl Desk {
@@ -107,7 +117,8 @@ impl Desk {
 
     fn carry_out(&mut self, request: StoreRequest) {
         match request {
-            StoreRequest::List => self.list(),
+            StoreRequest::List => self.wish(Wish::List),
+            StoreRequest::Search { number, query } => self.wish(Wish::Search(number, query)),
             StoreRequest::Open(id) => {
                 let answer = self.open(&id).unwrap_or_else(|reason| StoreEvent::Failed { id: Some(id), reason });
                 (self.sink)(answer);
@@ -123,10 +134,10 @@ impl Desk {
                 let moved = self.restore(&id);
                 self.answer(id.clone(), moved, StoreEvent::Restored(id));
             }
-            StoreRequest::Rename(id, title) => {
-                let renamed = self.rename(&id, title);
-                match renamed {
-                    Ok(()) => self.list(),
+            StoreRequest::Change(id, what, entry) => {
+                let changed = self.change(&id, what, *entry);
+                match changed {
+                    Ok(()) => self.wish(Wish::List),
                     Err(reason) => (self.sink)(StoreEvent::Failed { id: Some(id), reason }),
                 }
             }
@@ -144,17 +155,19 @@ impl Desk {
         self.folder.join("trash")
     }
 
-    fn list(&mut self) {
-        (self.sink)(match self.listing.list(&self.folder) {
-            Ok(list) => StoreEvent::Listed(list),
-            Err(error) => StoreEvent::Failed {
-                id: None,
-                reason: format!(
-                    "The conversations in {} cannot be listed: {error}. Check the folder's rights",
-                    self.folder.display()
-                ),
-            },
-        });
+    fn wish(&mut self, wish: Wish) {
+        if self.librarian.is_none() {
+            match Librarian::start(self.folder.clone(), self.cache.clone(), self.sink.clone()) {
+                Ok(librarian) => self.librarian = Some(librarian),
+                Err(error) => {
+                    let reason = format!("The conversations cannot be listed: {error}");
+                    (self.sink)(StoreEvent::Failed { id: None, reason });
+                }
+            }
+        }
+        if let Some(librarian) = &self.librarian {
+            librarian.wish(wish);
+        }
     }
 
     fn find(&self, id: &ConversationId) -> Result<PathBuf, String> {
@@ -289,11 +302,11 @@ impl Desk {
         }
     }
 
-    fn rename(&mut self, id: &ConversationId, title: String) -> Result<(), String> {
-        let entries = [Entry::Step { what: Edit::Title, message: None }, Entry::Title { text: title }];
+    fn change(&mut self, id: &ConversationId, what: Edit, entry: Entry) -> Result<(), String> {
+        let entries = [Entry::Step { what, message: None }, entry];
         let was_held = self.held.contains_key(id);
         if let StoreEvent::Opened { access: Access::ReadOnly(why), .. } = self.open(id)? {
-            return Err(format!("It cannot be renamed: {why}"));
+            return Err(format!("It cannot be changed: {why}"));
         }
         self.append(id, &entries, true, None);
         if !was_held {

@@ -5,7 +5,8 @@ use serde_json::Value;
 
 use super::found::Found;
 use crate::chat::{
-    Conversation, ConversationId, Cut, Entry, JOURNAL_VERSION, Message, MessageId, MessageState, Overflow, Sampling,
+    Conversation, ConversationId, Cut, Entry, Filing, JOURNAL_VERSION, Message, MessageId, MessageState, Overflow,
+    Sampling,
 };
 
 /// What the object says of itself.
@@ -23,6 +24,7 @@ struct Front<'a> {
     head: Option<MessageId>,
     cuts: &'a [Cut],
     overflow: Overflow,
+    filing: &'a Filing,
     draft: &'a str,
 }
 
@@ -46,6 +48,8 @@ struct Whole {
     #[serde(default)]
     overflow: Overflow,
     #[serde(default)]
+    filing: Filing,
+    #[serde(default)]
     draft: String,
 }
 
@@ -64,6 +68,7 @@ pub(super) fn render(c: &Conversation) -> String {
         draft,
         cuts,
         overflow,
+        filing,
         deleted: _,
         history: _,
     } = c;
@@ -78,6 +83,7 @@ pub(super) fn render(c: &Conversation) -> String {
         head: *head,
         cuts,
         overflow: *overflow,
+        filing,
         draft,
     };
     let front = serde_json::to_string(&front).unwrap_or_default();
@@ -105,6 +111,7 @@ pub(super) fn read(value: Value) -> Result<Found, String> {
         draft: whole.draft,
         cuts: whole.cuts,
         overflow: whole.overflow,
+        filing: whole.filing,
         deleted: std::collections::BTreeSet::new(),
         history: crate::chat::History::default(),
     })

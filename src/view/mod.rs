@@ -11,6 +11,7 @@ mod list;
 mod messages;
 mod overlay;
 mod panel;
+mod search;
 mod sliders;
 mod theme;
 mod tokens;

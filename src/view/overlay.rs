@@ -32,6 +32,7 @@ pub fn draw(app: &App, theme: &Theme, frame: &mut Frame) {
             });
             scrolled(text.collect(), *top, theme, inner, frame);
         }
+        Overlay::Search(search) => super::search::draw(search, theme, frame),
         Overlay::Palette { query, at } => palette(theme, query, *at, frame),
         Overlay::Ask { what, input } => {
             let inner = open(

@@ -10,6 +10,7 @@ use super::pick;
 use crate::chat::{Conversation, ConversationId};
 use crate::cli::Stop;
 use crate::cli::out::{print, print_foreign};
+use crate::paths::Paths;
 use crate::store;
 use crate::text::sanitise_line;
 use crate::transfer::{self, Format};
@@ -34,7 +35,7 @@ pub struct Options {
 }
 
 /// Exports.
-pub fn run(folder: &Path, options: &Options) -> Result<ExitCode, Stop> {
+pub fn run(paths: &Paths, options: &Options) -> Result<ExitCode, Stop> {
     let output = options.output.as_deref().map(Path::new);
     let named = options.format.as_deref().and_then(Format::named);
     let to_stdout_as_json = (options.json && output.is_none()).then_some(Format::Json);
@@ -43,7 +44,7 @@ pub fn run(folder: &Path, options: &Options) -> Result<ExitCode, Stop> {
     if options.whole && !row.whole {
         return Err(Stop::Usage(format!("{} cannot carry what is not seen; take json", row.name)));
     }
-    let (files, missing) = chosen(folder, options)?;
+    let (files, missing) = chosen(paths, options)?;
     let into_folder = options.output.as_deref().is_some_and(|o| o.ends_with('/') || Path::new(o).is_dir());
     if (options.all || files.len() != 1) && !into_folder && !row.several {
         return Err(Stop::Usage(format!("several conversations do not fit into one {}; write -o FOLDER/", row.name)));
@@ -93,12 +94,12 @@ pub fn run(folder: &Path, options: &Options) -> Result<ExitCode, Stop> {
 type Chosen = (Vec<(ConversationId, PathBuf)>, Vec<String>);
 
 /// The conversations that are meant, and what is wrong with the names of others.
-fn chosen(folder: &Path, options: &Options) -> Result<Chosen, Stop> {
+fn chosen(paths: &Paths, options: &Options) -> Result<Chosen, Stop> {
     if options.all {
         if !options.ids.is_empty() {
             return Err(Stop::Usage("--all and an id do not go together".to_owned()));
         }
-        let mut files: Vec<_> = store::index(folder).map_err(Stop::Failed)?.into_iter().collect();
+        let mut files: Vec<_> = store::files(&paths.conversations()).map_err(Stop::Failed)?.into_iter().collect();
         files.sort();
         return Ok((files, Vec::new()));
     }
@@ -108,7 +109,7 @@ fn chosen(folder: &Path, options: &Options) -> Result<Chosen, Stop> {
     let mut files = Vec::new();
     let mut faults = Vec::new();
     for id in &options.ids {
-        match pick(folder, id) {
+        match pick(paths, id) {
             Ok(file) if !files.contains(&file) => files.push(file),
             Ok(_) => {}
             Err(why) => faults.push(why),

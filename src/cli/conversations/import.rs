@@ -65,7 +65,7 @@ struct Import<'a> {
 /// Imports files and folders. Fails if something could not come in.
 pub fn run(context: &Context, files: &[String], dry: bool, as_json: bool) -> Result<ExitCode, Stop> {
     let folder = context.paths.conversations();
-    let index = store::index(&folder).map_err(Stop::Failed)?;
+    let index = store::files(&folder).map_err(Stop::Failed)?;
     let mut import = Import { context, folder, dry, index, arrived: HashMap::new(), rows: Vec::new() };
     for file in files {
         import.path(Path::new(file), 0);

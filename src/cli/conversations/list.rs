@@ -1,7 +1,6 @@
 //! `conversations list`.
 
 use std::fmt::Write;
-use std::path::Path;
 use std::process::ExitCode;
 
 use serde_json::json;
@@ -9,33 +8,39 @@ use serde_json::json;
 use super::when;
 use crate::cli::Stop;
 use crate::cli::out::print;
-use crate::store;
+use crate::paths::Paths;
+use crate::store::Index;
 use crate::text::sanitise_line;
 
-/// Prints every conversation, those that are damaged too.
-pub fn run(folder: &Path, as_json: bool) -> Result<ExitCode, Stop> {
-    let list = store::list(folder).map_err(Stop::Failed)?;
+/// Prints every conversation, those that are damaged or archived too.
+pub fn run(paths: &Paths, as_json: bool) -> Result<ExitCode, Stop> {
+    let (_, list) = Index::whole(&paths.conversations(), &paths.cache).map_err(|e| Stop::Failed(e.to_string()))?;
     let mut out = String::new();
     if as_json {
-        let rows: Vec<_> = list
-            .iter()
-            .map(|s| json!({ "id": s.id, "title": s.title, "changed": s.changed, "messages": s.messages, "damage": s.damage }))
-            .collect();
-        let _ = writeln!(out, "{}", json!(rows));
+        let rows = list.iter().map(|s| {
+            json!({
+                "id": s.id,
+                "title": s.title,
+                "changed": s.changed,
+                "messages": s.messages,
+                "damage": s.damage,
+                "pinned": s.filing.pinned,
+                "archived": s.filing.archived,
+                "tags": s.filing.tags,
+            })
+        });
+        let _ = writeln!(out, "{}", json!(rows.collect::<Vec<_>>()));
     } else if list.is_empty() {
         out += "There is no conversation yet.\n";
     }
     for s in list.iter().filter(|_| !as_json) {
-        let damage = s.damage.as_ref().map(|d| format!("  ({d})")).unwrap_or_default();
-        let _ = writeln!(
-            out,
-            "{}  {}  {:>5}  {}{}",
-            s.id,
-            when(s.changed),
-            s.messages,
-            sanitise_line(&s.title),
-            sanitise_line(&damage)
-        );
+        let marks = [(s.filing.pinned, "pinned"), (s.filing.archived, "archived")];
+        let marks = marks.iter().filter(|(is, _)| *is).map(|(_, mark)| (*mark).to_owned());
+        let notes: Vec<String> = marks.chain(s.damage.clone()).collect();
+        let notes = if notes.is_empty() { String::new() } else { format!("  ({})", notes.join(", ")) };
+        let tags: String = s.filing.tags.iter().map(|tag| format!("  #{tag}")).collect();
+        let told = sanitise_line(&format!("{}{tags}{notes}", s.title));
+        let _ = writeln!(out, "{}  {}  {:>5}  {told}", s.id, when(s.changed), s.messages);
     }
     print(&out)?;
     Ok(ExitCode::SUCCESS)

@@ -51,7 +51,7 @@ pub fn command() -> Command {
             Command::new("search")
                 .about("Find text in titles and messages of all of them")
                 .after_help("Example:\n  llmchat conversations search 'KV cache'")
-                .arg(Arg::new("words").value_name("TEXT").num_args(1..).required(true).help("What to find; case does not matter"))
+                .arg(Arg::new("words").value_name("TEXT").num_args(1..).required(true).help("What to find: every word must be in a message; '\"two words\"' as they stand; case does not matter"))
                 .arg(json("Print a JSON array")),
         )
         .subcommand(
@@ -110,17 +110,17 @@ pub fn command() -> Command {
 /// Does what was asked.
 pub fn run(matches: &ArgMatches) -> Result<ExitCode, Stop> {
     let context = Context::new().map_err(Stop::Failed)?;
-    let folder = context.paths.conversations();
+    let paths = &context.paths;
     let Some((name, sub)) = matches.subcommand() else { return Ok(ExitCode::SUCCESS) };
     let flag = |name: &str| sub.try_get_one::<bool>(name).ok().flatten().copied().unwrap_or(false);
     let texts = |name: &str| -> Vec<String> { sub.get_many(name).into_iter().flatten().cloned().collect() };
     let json = flag("json");
     match name {
-        "list" => list::run(&folder, json),
-        "show" => show::run(&folder, &texts("id").join(" "), json),
-        "search" => search::run(&folder, &texts("words").join(" "), json),
+        "list" => list::run(paths, json),
+        "show" => show::run(paths, &texts("id").join(" "), json),
+        "search" => search::run(paths, &texts("words").join(" "), json),
         "export" => export::run(
-            &folder,
+            paths,
             &export::Options {
                 ids: texts("id"),
                 all: flag("all"),
@@ -132,7 +132,7 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Stop> {
             },
         ),
         "import" => import::run(&context, &texts("files"), flag("dry-run"), json),
-        _ => check::run(&folder, !flag("dry-run"), json),
+        _ => check::run(&paths.conversations(), !flag("dry-run"), json),
     }
 }
 

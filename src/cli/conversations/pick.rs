@@ -1,9 +1,10 @@
 //! Which conversation is meant.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::chat::{ConversationId, Summary};
-use crate::store;
+use crate::paths::Paths;
+use crate::store::{self, Index};
 use crate::text::sanitise_line;
 
 /// The conversation of that id or beginning of an id, the only one with these words in its title, or the last one that
@@ -11,16 +12,16 @@ use crate::text::sanitise_line;
 ///
 /// # Errors
 /// If there is none, or several.
-pub fn pick(folder: &Path, text: &str) -> Result<(ConversationId, PathBuf), String> {
+pub fn pick(paths: &Paths, text: &str) -> Result<(ConversationId, PathBuf), String> {
     let text = text.trim();
-    let index = store::index(folder)?;
+    let index = store::files(&paths.conversations())?;
     let begun: Vec<&ConversationId> =
         index.keys().filter(|id| !text.is_empty() && id.as_str().starts_with(text)).collect();
     let exact = begun.iter().find(|id| id.as_str() == text).copied();
     let id = match (exact, begun.as_slice()) {
         (Some(id), _) => id.clone(),
         (None, [id]) => (*id).clone(),
-        (None, []) => titled(folder, text)?,
+        (None, []) => titled(paths, text)?,
         (None, several) => {
             return Err(format!("{} conversations begin with '{text}'; write more of the id", several.len()));
         }
@@ -29,8 +30,8 @@ pub fn pick(folder: &Path, text: &str) -> Result<(ConversationId, PathBuf), Stri
     path.map(|path| (id, path)).ok_or_else(|| format!("There is no conversation '{text}' any more"))
 }
 
-fn titled(folder: &Path, text: &str) -> Result<ConversationId, String> {
-    let list = store::list(folder)?;
+fn titled(paths: &Paths, text: &str) -> Result<ConversationId, String> {
+    let (_, list) = Index::whole(&paths.conversations(), &paths.cache).map_err(|e| e.to_string())?;
     if text == "last" {
         let undamaged = || list.iter().filter(|s| s.damage.is_none());
         let youngest = undamaged().find(|s| s.messages > 0).or_else(|| undamaged().next());

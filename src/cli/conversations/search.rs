@@ -1,118 +1,54 @@
-//! `conversations search`: the files are read one by one, the last used first, and hits are told as they are found.
+//! `conversations search`.
 
-use std::path::Path;
+use std::fmt::Write;
 use std::process::ExitCode;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::when;
-use crate::chat::{ConversationId, MessageId, Role};
+use crate::chat::{Hit, Role};
 use crate::cli::Stop;
 use crate::cli::out::print;
-use crate::store;
+use crate::paths::Paths;
+use crate::store::{Index, Words};
 use crate::text::sanitise_line;
 
-/// Characters that are shown before and behind what was found.
-const AROUND: usize = 40;
-
-struct Hit<'a> {
-    id: &'a ConversationId,
-    title: &'a str,
-    changed: i64,
-    /// None where it is in the title or the system prompt.
-    message: Option<(MessageId, Role)>,
-    excerpt: String,
-}
-
-/// Prints where a text is found.
-pub fn run(folder: &Path, words: &str, as_json: bool) -> Result<ExitCode, Stop> {
-    let needle = words.trim().to_lowercase();
-    if needle.is_empty() {
-        return Err(Stop::Usage("there is nothing to search for".to_owned()));
-    }
-    let list = store::list(folder).map_err(Stop::Failed)?;
-    let index = store::index(folder).map_err(Stop::Failed)?;
-    let mut all: Vec<Value> = Vec::new();
-    let mut count = 0;
-    for row in &list {
-        let Some(Ok(loaded)) = index.get(&row.id).map(|path| store::load(path, &row.id)) else { continue };
-        let loaded = loaded.conversation;
-        let c = loaded.standing_only();
-        let hit = |message, text: &str| {
-            let excerpt = excerpt(text, &needle)?;
-            Some(Hit { id: &row.id, title: &row.title, changed: row.changed, message, excerpt })
-        };
-        let head = [c.title.as_deref().unwrap_or_default(), &c.system];
-        let in_head = head.into_iter().find_map(|text| hit(None, text));
-        let in_messages = c.messages.iter().filter_map(|m| hit(Some((m.id, m.role)), &m.text));
-        for hit in in_head.into_iter().chain(in_messages) {
-            count += 1;
-            if as_json {
-                all.push(object(&hit));
-            } else {
-                print(&line(&hit))?;
-            }
-        }
-    }
+/// Prints where words are found, what was said last first.
+pub fn run(paths: &Paths, query: &str, as_json: bool) -> Result<ExitCode, Stop> {
+    let words = Words::parse(query).ok_or_else(|| Stop::Usage("there is nothing to search for".to_owned()))?;
+    let hits =
+        Index::whole(&paths.conversations(), &paths.cache).and_then(|(index, _)| index.search(&words, usize::MAX));
+    let hits = hits.map_err(|e| Stop::Failed(e.to_string()))?;
     if as_json {
-        print(&format!("{}\n", json!(all)))?;
-    } else if count == 0 {
-        eprintln!("'{}' is found nowhere", sanitise_line(words));
+        print(&format!("{}\n", json!(hits.iter().map(object).collect::<Vec<_>>())))?;
+    } else if hits.is_empty() {
+        eprintln!("'{}' is found nowhere", sanitise_line(query));
+    } else {
+        print(&hits.iter().fold(String::new(), |mut out, hit| {
+            let _ = write!(out, "{}", line(hit));
+            out
+        }))?;
     }
-    Ok(ExitCode::from(u8::from(count == 0)))
+    Ok(ExitCode::from(u8::from(hits.is_empty())))
 }
 
-fn line(hit: &Hit<'_>) -> String {
-    let place = match hit.message {
-        Some((id, Role::User)) => format!("#{id} you"),
-        Some((id, _)) => format!("#{id} model"),
-        None => "title".to_owned(),
+fn line(hit: &Hit) -> String {
+    let place = match (hit.message, hit.role) {
+        (Some(id), Some(Role::User)) => format!("#{id} you"),
+        (Some(id), _) => format!("#{id} model"),
+        (None, _) => "title or system prompt".to_owned(),
     };
-    let (title, excerpt) = (sanitise_line(hit.title), sanitise_line(&hit.excerpt));
-    format!("{}  {}  {title}\n    {place}: {excerpt}\n", hit.id, when(hit.changed))
+    let (title, text) = (sanitise_line(&hit.title), sanitise_line(&hit.text));
+    format!("{}  {}  {title}\n    {place}: {text}\n", hit.id, when(hit.changed))
 }
 
-fn object(hit: &Hit<'_>) -> Value {
+fn object(hit: &Hit) -> serde_json::Value {
     json!({
         "id": hit.id,
         "title": hit.title,
-        "message": hit.message.map(|(id, _)| id),
-        "role": hit.message.map(|(_, role)| role),
-        "excerpt": hit.excerpt,
+        "message": hit.message,
+        "role": hit.role,
+        "excerpt": hit.text,
+        "archived": hit.archived,
     })
-}
-
-/// What stands around the first place where a text holds the needle, on one line.
-fn excerpt(text: &str, needle: &str) -> Option<String> {
-    let mut lower = String::with_capacity(text.len());
-    // Where each character of the lower text comes from: some letters become longer.
-    let mut from = Vec::with_capacity(text.len());
-    for (at, c) in text.char_indices() {
-        for l in c.to_lowercase() {
-            from.resize(from.len() + l.len_utf8(), at);
-            lower.push(l);
-        }
-    }
-    let found = lower.find(needle)?;
-    let (begin, end) = (from[found], from.get(found + needle.len()).copied().unwrap_or(text.len()));
-    let before: Vec<char> = text[..begin].chars().rev().take(AROUND).collect();
-    let lead = if text[..begin].chars().nth(AROUND).is_some() { "…" } else { "" };
-    let after: String = text[end..].chars().take(AROUND).collect();
-    let trail = if text[end..].chars().nth(AROUND).is_some() { "…" } else { "" };
-    let around = format!("{lead}{}{}{after}{trail}", before.iter().rev().collect::<String>(), &text[begin..end]);
-    Some(around.split_whitespace().collect::<Vec<_>>().join(" "))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn excerpts_are_cut_at_characters_and_lines_are_joined() {
-        assert_eq!(excerpt("A fox\n and a RIVER.", "river").unwrap(), "A fox and a RIVER.");
-        assert_eq!(excerpt("İstanbul und Straße", "straße").unwrap(), "İstanbul und Straße");
-        assert_eq!(excerpt("x", "y"), None);
-        let long = format!("{}fox{}", "é".repeat(100), "漢".repeat(100));
-        assert_eq!(excerpt(&long, "fox").unwrap(), format!("…{}fox{}…", "é".repeat(40), "漢".repeat(40)));
-    }
 }

@@ -1,17 +1,17 @@
 //! `conversations show`.
 
-use std::path::Path;
 use std::process::ExitCode;
 
 use super::pick;
 use crate::cli::Stop;
 use crate::cli::out::print_foreign;
+use crate::paths::Paths;
 use crate::store;
 use crate::transfer::{Format, render};
 
 /// Prints one conversation.
-pub fn run(folder: &Path, which: &str, as_json: bool) -> Result<ExitCode, Stop> {
-    let (id, path) = pick(folder, which).map_err(Stop::Failed)?;
+pub fn run(paths: &Paths, which: &str, as_json: bool) -> Result<ExitCode, Stop> {
+    let (id, path) = pick(paths, which).map_err(Stop::Failed)?;
     let loaded = store::load(&path, &id).map_err(Stop::Failed)?;
     for note in &loaded.notes {
         eprintln!("note: {}", crate::text::sanitise(note));

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::chat::{Cut, Message, MessageState, Overflow, Role, Sampling};
+use crate::store::Index;
 
 struct Rig {
     worker: Option<Worker>,
@@ -45,7 +46,7 @@ impl Rig {
 
 fn start(folder: &Path) -> (Worker, Receiver<StoreEvent>) {
     let (sender, events) = channel();
-    let worker = Worker::start(folder.to_owned(), move |e| {
+    let worker = Worker::start(folder.to_owned(), None, move |e| {
         let _ = sender.send(e);
     });
     (worker.unwrap(), events)
@@ -285,7 +286,11 @@ fn a_closed_conversation_can_be_renamed() {
     let rig = Rig::new();
     opened(rig.ask(StoreRequest::Create(Box::new(new()))));
     rig.worker.as_ref().unwrap().send(StoreRequest::Close(id()));
-    let StoreEvent::Listed(list) = rig.ask(StoreRequest::Rename(id(), "Second".into())) else { panic!() };
+    let StoreEvent::Listed(list) =
+        rig.ask(StoreRequest::Change(id(), Edit::Title, Box::new(Entry::Title { text: "Second".into() })))
+    else {
+        panic!()
+    };
     assert_eq!(list[0].title, "Second");
 }
 
@@ -412,7 +417,7 @@ proptest! {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(folder::file_name(&id(), None));
         std::fs::write(&path, &bytes).unwrap();
-        let _ = Listing::default().list(folder.path());
+        let _ = Index::open(folder.path(), None).and_then(|mut index| index.refresh(Duration::from_mins(1)));
         // A question on a line that nobody touched is still there.
         if let Ok(contents) = only_read(&path, &id()) {
             let question = entries.iter().position(|e| matches!(e, Entry::Message(m) if m.id == 1)).unwrap();
