@@ -451,10 +451,16 @@ def figure_resume(options):
     return f"{statistics.median(ratios):.3f} ({min(ratios):.3f}–{max(ratios):.3f}); first token after {statistics.median(words):.0f} ms"
 
 
+def figure_library(_):
+    """conversations"""
+    import library
+    return "; ".join(library.measure(PROGRAM, statistics.median))
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--raw")
-    parser.add_argument("--only", default="bench,screen,start,keys,stop,reuse,idle,memory,busy,beams,answer,lens,resident,resume,plan,lengths")
+    parser.add_argument("--only", default="bench,screen,start,keys,stop,reuse,idle,memory,busy,beams,answer,lens,resident,resume,plan,lengths,library")
     options = parser.parse_args()
     for name in options.only.split(","):
         figure = globals()[f"figure_{name}"]

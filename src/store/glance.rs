@@ -58,6 +58,13 @@ pub struct Seen {
     pub damage: Option<String>,
 }
 
+/// What a line is.
+#[derive(Deserialize)]
+struct Kind<'a> {
+    #[serde(rename = "type")]
+    kind: &'a str,
+}
+
 /// As much of a message as is needed.
 #[derive(Deserialize)]
 struct Brief<'a> {
@@ -130,8 +137,9 @@ fn take(file: &mut File, seen: &mut Seen) -> io::Result<()> {
 impl Seen {
     /// A line that is damaged, or says nothing of what is looked for, changes nothing.
     fn line(&mut self, line: &[u8]) {
-        // Most of a file are the figures of tokens, which are not even parsed.
+        // Most of a file are the figures of tokens, which are not even parsed where this program wrote them.
         let kind = line.strip_prefix(b"{\"type\":\"").and_then(|rest| rest.split(|b| *b == b'"').next());
+        let kind = kind.or_else(|| Some(serde_json::from_slice::<Kind>(line).ok()?.kind.as_bytes()));
         if kind == Some(b"message") {
             if let Ok(Brief { id, parent, role, text, at }) = serde_json::from_slice(line) {
                 let role = match role {

@@ -48,7 +48,7 @@ CREATE TABLE texts (
     text    TEXT NOT NULL,
     UNIQUE (file, message)
 );
-CREATE VIRTUAL TABLE words USING fts5(text, content='', contentless_delete=1, tokenize='trigram');
+CREATE VIRTUAL TABLE words USING fts5(text, content='', contentless_delete=1, detail=none, tokenize='trigram');
 ";
 
 /// The index.

@@ -6,6 +6,8 @@ use std::ops::Range;
 const AROUND: usize = 40;
 /// Letters of the shortest word that the index knows.
 const SHORTEST: usize = 3;
+/// Letters of a query that narrow the search; what is found is looked at anyway.
+const MOST: usize = 24;
 
 /// Words that must all be in a text, each anywhere and in letters of any case; several of them in quotes are one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,11 +38,17 @@ impl Words {
         (!words.is_empty()).then_some(Self(words))
     }
 
-    /// The query of `SQLite`'s full-text index that finds these words and perhaps a few more; none if one is too short.
+    /// The query of an index of three letters each that finds these words and perhaps a few more; none if one is too
+    /// short.
     pub(super) fn indexed(&self) -> Option<String> {
-        let quoted = |word: &String| format!("\"{}\"", word.replace('"', "\"\""));
-        let long = self.0.iter().all(|word| word.chars().count() >= SHORTEST);
-        long.then(|| self.0.iter().map(quoted).collect::<Vec<_>>().join(" AND "))
+        let threes = |word: &String| {
+            let letters: Vec<char> = word.chars().collect();
+            let threes: Vec<String> = letters.windows(SHORTEST).map(|three| three.iter().collect()).collect();
+            (!threes.is_empty()).then_some(threes)
+        };
+        let threes: Option<Vec<Vec<String>>> = self.0.iter().map(threes).collect();
+        let quoted = |three: &String| format!("\"{}\"", three.replace('"', "\"\""));
+        Some(threes?.concat().iter().take(MOST).map(quoted).collect::<Vec<_>>().join(" AND "))
     }
 
     /// What stands around the first of the words in a text; nothing if one of them is not there.
@@ -125,6 +133,7 @@ mod tests {
         assert_eq!(Words::parse("ab"), Some(Words(vec!["ab".into()])));
         assert_eq!(Words::parse("fox ab").unwrap().indexed(), None, "too short for the index");
         assert_eq!(Words::parse("fox \"a b\"").unwrap().indexed().unwrap(), "\"fox\" AND \"a b\"");
+        assert_eq!(Words::parse("river").unwrap().indexed().unwrap(), "\"riv\" AND \"ive\" AND \"ver\"");
     }
 
     #[test]

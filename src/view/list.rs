@@ -84,8 +84,9 @@ fn row(app: &App, theme: &Theme, item: &Summary, chosen: bool, columns: usize) -
         _ if item.filing.archived => theme.faint,
         _ => theme.text,
     };
-    let title = fit(&format!("{mark} {}", sanitise_line(&item.title)), columns);
-    let room = columns.saturating_sub(width(&title));
     let tags: String = item.filing.tags.iter().map(|tag| format!(" #{}", sanitise_line(tag))).collect();
+    // Tags have at most half of the row.
+    let title = fit(&format!("{mark} {}", sanitise_line(&item.title)), columns - width(&tags).min(columns / 2));
+    let room = columns.saturating_sub(width(&title));
     Line::from(vec![Span::styled(title, style), Span::styled(fit(&tags, room), theme.faint)])
 }

@@ -96,6 +96,40 @@ fn when_the_context_is_full() {
 }
 
 #[test]
+fn the_list_and_what_is_found() {
+    use crate::app::shelf_tests::{hit, items};
+    use crate::chat::{StoreEvent, Summary};
+    let listed = |size| {
+        let mut rig = Rig::ready(size);
+        let hostile = Summary { title: "a\u{1b}[2Jb".into(), ..items().remove(2) };
+        rig.event(crate::app::Event::Store(StoreEvent::Listed([items(), vec![hostile]].concat())));
+        rig.control('o');
+        rig
+    };
+    snapshots("list", |size| {
+        let mut rig = listed(size);
+        rig.text("A");
+        rig.key(KeyCode::Down);
+        rig
+    });
+    snapshots("search", |size| {
+        let mut rig = listed(size);
+        rig.text("/bre");
+        rig.control('f');
+        rig.text("fox");
+        let number = rig.searched().0;
+        let hits = vec![
+            hit(1, "A fox and a river", 1, "Tell me of a fox and a river, and of all that lives there", "fox"),
+            hit(4, "Old ships", 2, "… \u{202e}the fox figurehead …", "fox"),
+            hit(1, "A fox and a river", 2, "The fox swam", "fox"),
+        ];
+        rig.event(crate::app::Event::Store(StoreEvent::Found { number, hits, all: false }));
+        rig.key(KeyCode::Down);
+        rig
+    });
+}
+
+#[test]
 fn the_map_of_the_cache() {
     use crate::chat::Role;
     use crate::engine::protocol::{CacheMap, Held, Holder, Request};

@@ -61,6 +61,11 @@ fn what_is_said_last_is_found_first_while_it_is_written() {
     assert_eq!(rig.search("river"), ["A fox and a river"]);
     rig.append(1, &[Entry::Append { id: 2, text: "VER runs".into() }]);
     assert_eq!(rig.search("river"), ["The RIVER runs", "A fox and a river"]);
+    // As another program may write it.
+    let text = std::fs::read_to_string(rig.path(1)).unwrap();
+    let more = "{ \"text\": \" to the sea\", \"id\": 2, \"type\": \"append\" }\n";
+    std::fs::write(rig.path(1), text + more).unwrap();
+    assert_eq!(rig.search("sea"), ["The RIVER runs to the sea"]);
     rig.append(1, &[said(2, Role::Assistant, "No water")]);
     assert_eq!(rig.search("river"), ["A fox and a river"]);
     rig.append(1, &[said(3, Role::User, "漢字の川"), Entry::Delete { id: 2 }]);
