@@ -49,7 +49,7 @@ impl App {
     }
 
     /// The message that is selected.
-    fn selected(&self) -> Option<MessageId> {
+    pub(super) fn selected(&self) -> Option<MessageId> {
         self.chat.transcript.selected.filter(|id| self.chat.conversation.message(*id).is_some())
     }
 

@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 
 use super::event::Effect;
 use super::transcript::Transcript;
-use crate::chat::{Access, Conversation, Edit, Entry, Finish, Message, MessageId, Role, Sampling, StoreRequest};
+use crate::chat::{
+    Access, Conversation, Edit, Entry, Finish, Message, MessageId, Role, Sampling, StoreRequest, unmarked,
+};
 use crate::engine::protocol::{Prompt, Turn};
 
 /// How long typing or a slider must rest before it is saved.
@@ -172,7 +174,10 @@ impl Chat {
     /// The prompt that leads to a message, it included.
     pub fn prompt_to(&self, last: MessageId) -> Prompt {
         let sent = self.conversation.sent_to(last);
-        let turns = sent.messages.into_iter().map(|m| Turn { role: m.role, text: m.text.clone() });
+        let turns = sent
+            .messages
+            .into_iter()
+            .map(|m| Turn { role: m.role, text: self.conversation.spoken(&m.text).into_owned() });
         Prompt::Chat { system: sent.system, turns: turns.collect() }
     }
 
@@ -189,6 +194,7 @@ impl Chat {
 
 /// A title from the first question: its first line, not too long.
 pub fn title_of(question: &str) -> String {
+    let question = unmarked(question);
     let line = question.lines().find(|l| !l.trim().is_empty()).unwrap_or("New conversation").trim();
     let mut title: String = line.chars().take(LONGEST_TITLE).collect();
     if title.len() < line.len() {

@@ -118,6 +118,9 @@ commands! {
     Rename         Global   "rename"     ["title"]                      "[TITLE]"     []                           ""         "Give this conversation another title.";
     Delete         Global   "delete"     []                             ""            []                           ""         "Move this conversation to the trash folder.";
     Export         Global   "export"     ["save", "dump"]               "[FILE]"      []                           ""         "Write this conversation into a file: md, html, txt, json or jsonl.";
+    Attach         Global   "read"       ["file", "glob", "attach"]     "FILES"       []                           ""         "Put files into the question: a path, a folder, a pattern such as src/**/*.rs.";
+    RunCommand     Global   "run"        ["sh"]                         "COMMAND"     []                           ""         "Put what a command of the shell prints into the question.";
+    ShowContents   Global   "files"      []                             ""            ["alt-o"]                    ""         "Show the words of the files that the selected message, or the typed question, refers to.";
     Regenerate     Global   "regen"      ["regenerate", "retry"]        ""            ["f7"]                       ""         "Answer the last question again; the old answer stays in the file.";
     Continue       Global   "continue"   []                             ""            []                           ""         "Let the last answer go on.";
     EditLast       Global   "edit"       []                             ""            ["f8"]                       ""         "Take the last question back into the input box.";
@@ -312,7 +315,7 @@ mod tests {
         assert_eq!(Command::by_slash("bye"), Ok(Command::Quit));
         assert_eq!(Command::by_slash("rege"), Ok(Command::Regenerate));
         assert_eq!(Command::by_slash("exited"), Err(vec![]));
-        assert_eq!(Command::by_slash("re").unwrap_err(), ["restart", "rename", "regen", "redo"]);
+        assert_eq!(Command::by_slash("re").unwrap_err(), ["restart", "rename", "read", "regen", "redo"]);
     }
 
     #[test]

@@ -332,6 +332,7 @@ impl App {
             EngineNews::Event(event) => self.engine_event(event),
             EngineNews::Garbage(line) => self.error(format!("The engine wrote a line that is no event: {line}")),
             EngineNews::Died { how, last_words } => {
+                self.count_no_more();
                 let why = last_words.last().map(|w| format!(": {w}")).unwrap_or_default();
                 let during =
                     if matches!(self.engine.state, State::Loading(_)) { " while loading the model" } else { "" };
@@ -355,7 +356,11 @@ impl App {
             EngineEvent::Glance(glance) => self.glanced(glance),
             EngineEvent::Scored { job, tokens } => self.scored(job, tokens),
             EngineEvent::Split { text, tokens } => self.was_split(text, tokens),
-            EngineEvent::Measured { job, size } => self.measured(job, &size),
+            EngineEvent::Measured { job, size } => {
+                if !self.counted(job, Some(&size)) {
+                    self.measured(job, &size);
+                }
+            }
             EngineEvent::Unusable { problem } => self.rules_refused(&problem),
             EngineEvent::Waiting { job } => {
                 if self.heard(job) {
@@ -470,6 +475,7 @@ impl App {
                     self.error(problem.to_string());
                 }
             }
+            EngineEvent::Failed { job, .. } if self.counted(job, None) => {}
             EngineEvent::Failed { job, problem, size } => {
                 if self.scoring.take_if(|s| *s == job).is_some() || self.not_measured(job) {
                     self.error(problem.to_string());

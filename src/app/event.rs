@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crossterm::event::{KeyEvent, MouseEvent};
 
-use crate::chat::{Conversation, ConversationId, Overflow, Preset, Sampling, StoreEvent, StoreRequest};
+use crate::chat::{Content, Conversation, ConversationId, Overflow, Preset, Sampling, StoreEvent, StoreRequest};
 use crate::engine::protocol::{ContextParams, EngineNews, Problem, Request};
 
 /// The time of an event, so that the app has no clock of its own.
@@ -87,6 +87,8 @@ pub enum Event {
     Edited(Result<String, String>),
     /// Answer to [`Effect::Copy`]: how it was copied, or why not.
     Copied(Result<&'static str, String>),
+    /// Answer to [`Effect::Attach`] and [`Effect::Run`]: what is put into the question, and a note.
+    Attached(Result<(Vec<Content>, Option<String>), String>),
     /// Answer to [`Effect::ReadGrammar`].
     GrammarRead(Result<String, String>),
     /// Answer to [`Effect::SavePresets`]: where, or why not.
@@ -118,6 +120,10 @@ pub enum Effect {
     RememberModel(PathBuf),
     /// Put text on the clipboard.
     Copy(String),
+    /// Read the files that a path or pattern names.
+    Attach(String),
+    /// Run a command of the shell and take what it prints.
+    Run(String),
     /// Read a grammar or JSON schema.
     ReadGrammar(PathBuf),
     /// Write a conversation into a file: what stood behind the command says how and where.

@@ -88,6 +88,11 @@ impl Input {
         }
     }
 
+    /// Puts text at the cursor.
+    pub fn insert(&mut self, text: &str) {
+        self.area.insert_str(text);
+    }
+
     /// One edit, whatever its length; a long text is folded to a token.
     pub fn paste(&mut self, text: &str) {
         let text = text.replace("\r\n", "\n").replace('\r', "\n");
@@ -213,8 +218,14 @@ impl Input {
 
     /// Lines that the box wants for this many columns.
     pub fn height(&self, columns: u16) -> u16 {
-        let shown: usize =
-            self.area.lines().iter().map(|l| Wrapped::new(&sanitise_line(l), usize::from(columns)).height()).sum();
+        let lines = self.area.lines().iter().map(|line| {
+            let line = sanitise_line(line);
+            // Blanks at the end are typed and take room, and so does the cursor behind them.
+            let words = line.trim_end();
+            let line = format!("{words}{}_", "_".repeat(line.len() - words.len()));
+            Wrapped::new(&line, usize::from(columns)).height()
+        });
+        let shown: usize = lines.sum();
         u16::try_from(shown).unwrap_or(TALLEST).clamp(1, TALLEST)
     }
 }

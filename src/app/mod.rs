@@ -2,6 +2,7 @@
 //! terminal, no process is touched here.
 
 mod answer;
+mod attach;
 mod branches;
 mod cache;
 mod chat;
@@ -148,6 +149,8 @@ pub struct App {
     pub comparison: Option<Comparison>,
     /// What is being typed in tokens, where that is shown.
     pub split: Option<Split>,
+    /// Texts of which the engine counts the tokens.
+    counting: Vec<attach::Counting>,
     /// Bias and grammar before those that the engine is asked about.
     rules: Option<(Vec<crate::chat::Bias>, String)>,
     /// The user's presets.
@@ -198,6 +201,7 @@ impl App {
             tree: None,
             comparison: None,
             split: None,
+            counting: Vec::new(),
             rules: None,
             own_presets: start.presets,
             scoring: None,
@@ -259,6 +263,7 @@ impl App {
                 self.typed();
             }
             Event::Edited(Err(why)) | Event::PresetsSaved(Err(why)) | Event::Exported(Err(why)) => self.error(why),
+            Event::Attached(read) => self.attached(read),
             Event::GrammarRead(read) => self.grammar_read(read),
             Event::PresetsSaved(Ok(path)) => self.tell(format!("Saved in {path}")),
             Event::Exported(Ok(path)) => self.tell(format!("Exported to {path}")),

@@ -40,6 +40,10 @@ impl App {
                 Focus::Messages | Focus::List | Focus::Tokens | Focus::Tree | Focus::Compare => Focus::Input,
             }),
             Command::Search => self.search(""),
+            Command::Attach | Command::RunCommand => {
+                self.tell("Write what to read behind it: /read notes.txt, /read src/**/*.rs, /run git diff");
+            }
+            Command::ShowContents => self.show_contents(),
             Command::Palette => self.overlay = Some(Overlay::Palette { query: String::new(), at: 0 }),
             Command::Help => self.overlay = Some(Overlay::Help(0)),
             Command::TogglePanel => self.show_panel = !self.show_panel,

@@ -47,6 +47,8 @@ impl App {
                 let id = self.chat.conversation.id.clone();
                 self.rename(id, title);
             }
+            (Command::Attach, files) if !files.is_empty() => self.attach(Effect::Attach(files.to_owned())),
+            (Command::RunCommand, line) if !line.is_empty() => self.attach(Effect::Run(line.to_owned())),
             (Command::Search, words) if !words.is_empty() => self.search(words),
             (Command::Tags, tags) if !tags.is_empty() => {
                 let id = self.chat.conversation.id.clone();

@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::content::Content;
 use super::cut::{Cut, Overflow};
 use super::filing::Filing;
 use super::history::History;
@@ -151,6 +152,8 @@ pub struct Conversation {
     pub overflow: Overflow,
     /// What the list does with it.
     pub filing: Filing,
+    /// What its questions refer to.
+    pub contents: Vec<Content>,
     /// Messages that are deleted, with all that follows them.
     pub deleted: BTreeSet<MessageId>,
     /// What can be undone and done again.
@@ -172,6 +175,7 @@ impl Conversation {
             cuts: Vec::new(),
             overflow: Overflow::default(),
             filing: Filing::default(),
+            contents: Vec::new(),
             deleted: BTreeSet::new(),
             history: History::default(),
         }
@@ -251,6 +255,11 @@ impl Conversation {
             Entry::Uncut { after } => self.uncut(*after),
             Entry::Overflow { overflow } => self.overflow = *overflow,
             Entry::Filed(filing) => self.filing = filing.clone(),
+            Entry::Content(content) => {
+                if !self.contents.iter().any(|c| c.id == content.id) {
+                    self.contents.push(content.clone());
+                }
+            }
             Entry::Delete { id } => {
                 if self.message(*id).is_some() {
                     self.deleted.insert(*id);

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::content::Content;
 use super::conversation::{Conversation, ConversationId, Message, MessageId};
 use super::cut::{Cut, Overflow};
 use super::filing::{Filing, Hit};
@@ -97,6 +98,8 @@ pub enum Entry {
     },
     /// It is filed otherwise.
     Filed(Filing),
+    /// Text that a question refers to.
+    Content(Content),
     /// An edit begins, which can be undone: a mark that changes nothing itself.
     Step {
         /// Which.

@@ -1,5 +1,6 @@
 //! What a chat is: messages, sampling settings, figures. Plain data; nothing here does anything.
 
+mod content;
 mod conversation;
 mod cut;
 mod filing;
@@ -13,6 +14,7 @@ mod rope;
 mod sampling;
 mod tree;
 
+pub use content::{Content, unmarked};
 pub use conversation::{Conversation, ConversationId, Message, MessageId, MessageState, Role};
 pub use cut::{Cut, Overflow, Sent};
 pub use filing::{Filing, Hit};

@@ -194,6 +194,7 @@ impl Conversation {
         if !self.system.is_empty() {
             entries.push(Entry::System { text: self.system.clone() });
         }
+        entries.extend(self.contents.iter().cloned().map(Entry::Content));
         entries.extend(self.messages.iter().cloned().map(Entry::Message));
         entries.extend(self.deleted.iter().map(|id| Entry::Delete { id: *id }));
         entries.push(Entry::Head { id: self.head });

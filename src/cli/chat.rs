@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 
+use super::attach;
 use super::context::Context as Setup;
 use super::conversations::to_file;
 use super::queue::{Next, Queue};
@@ -257,6 +258,13 @@ impl Loop {
                     std::thread::Builder::new().spawn(move || setup.remember_model(&path))?;
                 }
                 Effect::Copy(text) => self.aside(move || Message::Copied(terminal::copy(&text)))?,
+                Effect::Attach(files) => {
+                    let home = self.setup.paths.home.clone();
+                    self.aside(move || Message::App(Event::Attached(attach::read(&files, home.as_deref()))))?;
+                }
+                Effect::Run(line) => self.aside(move || {
+                    Message::App(Event::Attached(attach::run(&line).map(|content| (vec![content], None))))
+                })?,
                 Effect::ReadGrammar(path) => self.aside(move || {
                     let read = std::fs::read_to_string(&path);
                     let read = read.map_err(|e| format!("{} cannot be read: {e}", path.display()));

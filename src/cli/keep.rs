@@ -93,7 +93,10 @@ impl Kept {
             _ => return Err("The question is not saved and was not asked: the disk does not answer".to_owned()),
         }
         let sent = self.conversation.sent_to(id);
-        let turns = sent.messages.into_iter().map(|m| Turn { role: m.role, text: m.text.clone() });
+        let turns = sent
+            .messages
+            .into_iter()
+            .map(|m| Turn { role: m.role, text: self.conversation.spoken(&m.text).into_owned() });
         Ok(Prompt::Chat { turns: turns.collect(), system: sent.system })
     }
 

@@ -2,6 +2,7 @@
 
 mod args;
 mod ask;
+mod attach;
 mod bandwidth;
 mod bench;
 mod chat;

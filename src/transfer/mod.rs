@@ -29,6 +29,7 @@ mod web_ui;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use crate::chat::{Conversation, Message, Role};
@@ -139,7 +140,10 @@ pub fn names() -> String {
 /// A conversation in a format. With `whole`, Markdown, HTML and JSONL carry unseen what the reader does not see: other
 /// branches, settings, probabilities; then they can be imported as they were. What is deleted does not go out.
 pub fn render(conversation: &Conversation, format: Format, whole: bool) -> String {
-    let conversation = &*conversation.standing_only();
+    let standing = conversation.standing_only();
+    // Who imports it again finds what it refers to in what is unseen; a reader finds it in its place.
+    let spoken = if whole || format == Format::Json { standing } else { spoken(standing) };
+    let conversation = &*spoken;
     match format {
         Format::Markdown => markdown::render(conversation, whole),
         Format::Html => html::render(conversation, whole),
@@ -147,6 +151,18 @@ pub fn render(conversation: &Conversation, format: Format, whole: bool) -> Strin
         Format::Json => own::render(conversation) + "\n",
         Format::Jsonl => messages::render(conversation, whole),
     }
+}
+
+/// With the words of files in the place of their marks.
+fn spoken(conversation: Cow<'_, Conversation>) -> Cow<'_, Conversation> {
+    if conversation.contents.is_empty() {
+        return conversation;
+    }
+    let mut spoken = conversation.clone().into_owned();
+    for message in &mut spoken.messages {
+        message.text = conversation.spoken(&message.text).into_owned();
+    }
+    Cow::Owned(spoken)
 }
 
 /// Several conversations in one text, where the format can.

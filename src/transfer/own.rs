@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use super::found::Found;
 use crate::chat::{
-    Conversation, ConversationId, Cut, Entry, Filing, JOURNAL_VERSION, Message, MessageId, MessageState, Overflow,
-    Sampling,
+    Content, Conversation, ConversationId, Cut, Entry, Filing, JOURNAL_VERSION, Message, MessageId, MessageState,
+    Overflow, Sampling,
 };
 
 /// What the object says of itself.
@@ -25,6 +25,7 @@ struct Front<'a> {
     cuts: &'a [Cut],
     overflow: Overflow,
     filing: &'a Filing,
+    contents: &'a [Content],
     draft: &'a str,
 }
 
@@ -50,6 +51,8 @@ struct Whole {
     #[serde(default)]
     filing: Filing,
     #[serde(default)]
+    contents: Vec<Content>,
+    #[serde(default)]
     draft: String,
 }
 
@@ -69,6 +72,7 @@ pub(super) fn render(c: &Conversation) -> String {
         cuts,
         overflow,
         filing,
+        contents,
         deleted: _,
         history: _,
     } = c;
@@ -84,6 +88,7 @@ pub(super) fn render(c: &Conversation) -> String {
         cuts,
         overflow: *overflow,
         filing,
+        contents,
         draft,
     };
     let front = serde_json::to_string(&front).unwrap_or_default();
@@ -112,6 +117,7 @@ pub(super) fn read(value: Value) -> Result<Found, String> {
         cuts: whole.cuts,
         overflow: whole.overflow,
         filing: whole.filing,
+        contents: whole.contents,
         deleted: std::collections::BTreeSet::new(),
         history: crate::chat::History::default(),
     })

@@ -13,14 +13,13 @@ fn a_conversation_is_filed_found_by_what_was_said_and_opened_there() {
     // A conversation with more than a screen between its first words and its last.
     let path =
         home.conversations().into_iter().find(|p| std::fs::read_to_string(p).unwrap().contains("walrus")).unwrap();
-    let mut text = std::fs::read_to_string(&path).unwrap();
-    for id in 3..60 {
-        let role = if id % 2 == 1 { "user" } else { "assistant" };
-        let parent = id - 1;
-        text += &format!(
-            "{{\"type\":\"message\",\"id\":{id},\"parent\":{parent},\"role\":\"{role}\",\"text\":\"line {id}\",\"at\":1}}\n"
-        );
-    }
+    let more = (3..60).map(|id| {
+        let (parent, role) = (id - 1, if id % 2 == 1 { "user" } else { "assistant" });
+        let text = format!("line {id}");
+        serde_json::json!({"type": "message", "id": id, "parent": parent, "role": role, "text": text, "at": 1})
+            .to_string()
+    });
+    let text = std::fs::read_to_string(&path).unwrap() + &more.collect::<Vec<_>>().join("\n") + "\n";
     std::fs::write(&path, text).unwrap();
 
     let mut chat = home.chat(&[]);

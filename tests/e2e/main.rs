@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)] // In a test it is an assertion.
 #![cfg(unix)]
 
+mod attach;
 mod cache;
 mod chatting;
 mod choosing;
