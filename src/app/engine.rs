@@ -441,7 +441,18 @@ impl App {
                     self.append(&text);
                 }
             }
-            EngineEvent::Finished { job, text, finish, usage, timings, seed, sampling, cells, alternatives } => {
+            EngineEvent::Finished {
+                job,
+                text,
+                finish,
+                usage,
+                timings,
+                seed,
+                sampling,
+                cells,
+                alternatives,
+                origin,
+            } => {
                 if self.heard(job) {
                     self.engine.beams.clear();
                     if self.engine.figures.phase != Phase::Waiting {
@@ -459,7 +470,7 @@ impl App {
                     let score = alternatives.first().map(|a| a.score);
                     let earlier = self.engine.job.as_mut().map(|j| std::mem::take(&mut j.earlier)).unwrap_or_default();
                     let sampling = *sampling;
-                    let made = Made { model, sampling, seed, finish, usage, timings, score, earlier, looped };
+                    let made = Made { model, sampling, seed, finish, usage, timings, score, earlier, looped, origin };
                     self.take_alternatives(&made, alternatives);
                     self.end_answer(made);
                 }

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::origin::Origin;
 use super::sampling::Sampling;
 
 /// Why an answer ended.
@@ -101,6 +102,9 @@ pub struct Made {
     /// Whether it repeats itself.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub looped: bool,
+    /// What it came from; unknown of answers that are older than this record, were broken off, or came from elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Box<Origin>>,
 }
 
 /// How probable the model itself found a token of an answer, before any setting.

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
-use crate::chat::{Finish, Sampling, Timings, TokenRecord, Usage};
+use crate::chat::{Finish, Origin, Sampling, Timings, TokenRecord, Usage};
 use crate::engine::client::Client;
 use crate::engine::protocol::{
     Alternative, ContextParams, EngineEvent, EngineNews, ModelInfo, Problem, Prompt, Request,
@@ -40,6 +40,8 @@ pub struct Done {
     pub sampling: Sampling,
     /// The answers of a beam search.
     pub alternatives: Vec<Alternative>,
+    /// What it came from.
+    pub origin: Option<Box<Origin>>,
 }
 
 /// What to do.
@@ -190,8 +192,11 @@ impl Running {
                         EngineEvent::Failed { problem, .. } => return Err(problem.into()),
                         // Nobody is here who could choose.
                         EngineEvent::Waiting { job } => self.client.send(&Request::Cancel { job }),
-                        EngineEvent::Finished { finish, usage, timings, seed, sampling, alternatives, .. } => {
-                            return Ok(Done { finish, usage, timings, seed, sampling: *sampling, alternatives });
+                        EngineEvent::Finished {
+                            finish, usage, timings, seed, sampling, alternatives, origin, ..
+                        } => {
+                            let sampling = *sampling;
+                            return Ok(Done { finish, usage, timings, seed, sampling, alternatives, origin });
                         }
                         _ => {}
                     }
