@@ -355,7 +355,7 @@ impl App {
             EngineEvent::Glance(glance) => self.glanced(glance),
             EngineEvent::Scored { job, tokens } => self.scored(job, tokens),
             EngineEvent::Split { text, tokens } => self.was_split(text, tokens),
-            EngineEvent::Measured { job, size } => self.measured(job, &size),
+            EngineEvent::Measured { job, size, .. } => self.measured(job, &size),
             EngineEvent::Unusable { problem } => self.rules_refused(&problem),
             EngineEvent::Waiting { job } => {
                 if self.heard(job) {

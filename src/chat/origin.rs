@@ -45,3 +45,22 @@ pub struct Origin {
     /// How positions are told to the model.
     pub rope: Rope,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chat::Made;
+
+    #[test]
+    fn a_record_in_words_that_are_not_known_costs_no_answer() {
+        let made = |origin: &str| {
+            let line = format!(r#"{{"model":"m","sampling":{{}},"seed":1,"finish":"stop"{origin}}}"#);
+            serde_json::from_str::<Made>(&line).unwrap().origin
+        };
+        assert_eq!(made(""), None);
+        assert_eq!(made(r#","origin":{"kv":{"k":"q1_0","v":"f16"}}"#), None);
+        assert_eq!(made(r#","origin":7"#), None);
+        let part = Origin { n_ctx: 512, rope: Rope { freq_scale: 0.1, ..Rope::default() }, ..Origin::default() };
+        assert_eq!(made(r#","origin":{"n_ctx":512,"rope":{"freq_scale":0.1},"colour":1}"#), Some(Box::new(part)));
+    }
+}

@@ -155,6 +155,19 @@ impl Running {
         })
     }
 
+    /// The hash of a prompt's tokens, without reading it.
+    ///
+    /// # Errors
+    /// If the engine dies or refuses, or the user interrupts.
+    pub fn hash(&mut self, prompt: Prompt) -> Result<String, Failure> {
+        self.jobs += 1;
+        self.client.send(&Request::Measure { job: self.jobs, prompt });
+        self.answer(|event| match event {
+            EngineEvent::Measured { prompt_sha256, .. } => Some(prompt_sha256),
+            _ => None,
+        })
+    }
+
     /// Waits for the event that is meant.
     fn answer<T>(&mut self, mut wanted: impl FnMut(EngineEvent) -> Option<T>) -> Result<T, Failure> {
         loop {
@@ -180,14 +193,30 @@ impl Running {
     /// # Errors
     /// If the engine dies or refuses the job.
     pub fn generate(&mut self, ask: Ask<'_>, mut heard: impl FnMut(&EngineEvent)) -> Result<Done, Failure> {
+        self.generate_while(ask, |event| {
+            heard(event);
+            true
+        })
+    }
+
+    /// The same, while `heard` wants more; when it does not, the answer ends as cancelled.
+    ///
+    /// # Errors
+    /// As [`Self::generate`].
+    pub fn generate_while(
+        &mut self,
+        ask: Ask<'_>,
+        mut heard: impl FnMut(&EngineEvent) -> bool,
+    ) -> Result<Done, Failure> {
         self.jobs += 1;
         let job = self.jobs;
         let Ask { prompt, sampling, ignore_eog, records } = ask;
+        let mut stopped = false;
         self.client.send(&Request::Generate { job, prompt, sampling: sampling.clone(), ignore_eog, records });
         loop {
             match hear(&self.heard, &mut self.told) {
                 Ok(Heard::Engine(EngineNews::Event(event))) => {
-                    heard(&event);
+                    let more = heard(&event);
                     match event {
                         EngineEvent::Failed { problem, .. } => return Err(problem.into()),
                         // Nobody is here who could choose.
@@ -197,6 +226,10 @@ impl Running {
                         } => {
                             let sampling = *sampling;
                             return Ok(Done { finish, usage, timings, seed, sampling, alternatives, origin });
+                        }
+                        _ if !more && !stopped => {
+                            stopped = true;
+                            self.client.send(&Request::Cancel { job });
                         }
                         _ => {}
                     }

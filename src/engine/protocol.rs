@@ -483,6 +483,9 @@ pub enum EngineEvent {
         job: JobId,
         /// How long.
         size: Size,
+        /// sha256 of its tokens, as [`Origin`] has it.
+        #[serde(default)]
+        prompt_sha256: String,
     },
     /// How a text is split.
     Split {

@@ -11,6 +11,7 @@ mod faults;
 mod harness;
 mod outside;
 mod overflow;
+mod replay;
 mod terminal;
 mod transfer;
 mod tree;

@@ -29,6 +29,19 @@ pub fn pick(folder: &Path, text: &str) -> Result<(ConversationId, PathBuf), Stri
     path.map(|path| (id, path)).ok_or_else(|| format!("There is no conversation '{text}' any more"))
 }
 
+/// The same, where the file itself may be named too.
+///
+/// # Errors
+/// If there is none, or several.
+pub fn pick_file(folder: &Path, text: &str) -> Result<(ConversationId, PathBuf), String> {
+    let path = Path::new(text);
+    if !path.is_file() {
+        return pick(folder, text);
+    }
+    let id = path.file_stem().and_then(|stem| ConversationId::parse(stem.to_str()?));
+    Ok((id.unwrap_or_else(|| ConversationId::new(0, 0)), path.to_owned()))
+}
+
 fn titled(folder: &Path, text: &str) -> Result<ConversationId, String> {
     let list = store::list(folder)?;
     if text == "last" {
