@@ -21,7 +21,7 @@ pub struct Origin {
     /// Version of this program.
     pub llmchat: String,
     /// Version of llama.cpp, by its bindings.
-    pub llama_cpp: String,
+    pub llama: String,
     /// CPU instructions that the build may use.
     pub cpu: String,
     /// The device that computed.

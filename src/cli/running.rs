@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::chat::{Finish, Origin, Sampling, Timings, TokenRecord, Usage};
 use crate::engine::client::Client;
 use crate::engine::protocol::{
-    Alternative, ContextParams, EngineEvent, EngineNews, ModelInfo, Problem, Prompt, Request,
+    Alternative, ContextParams, EngineEvent, EngineNews, ModelInfo, Pick, Problem, Prompt, Request,
 };
 
 /// Silence of the engine that is told.
@@ -54,6 +54,17 @@ pub struct Ask<'a> {
     pub ignore_eog: bool,
     /// Tell how probable each token was, and so many others.
     pub records: Option<u32>,
+}
+
+/// How an answer goes on.
+#[derive(Debug)]
+pub enum Wish {
+    /// As it does.
+    More,
+    /// Not at all.
+    Stop,
+    /// With this text, where the engine waits for a choice.
+    Write(String),
 }
 
 enum Heard {
@@ -195,18 +206,18 @@ impl Running {
     pub fn generate(&mut self, ask: Ask<'_>, mut heard: impl FnMut(&EngineEvent)) -> Result<Done, Failure> {
         self.generate_while(ask, |event| {
             heard(event);
-            true
+            Wish::More
         })
     }
 
-    /// The same, while `heard` wants more; when it does not, the answer ends as cancelled.
+    /// The same, and `heard` says how it goes on; where it is stopped, the answer ends as cancelled.
     ///
     /// # Errors
     /// As [`Self::generate`].
     pub fn generate_while(
         &mut self,
         ask: Ask<'_>,
-        mut heard: impl FnMut(&EngineEvent) -> bool,
+        mut heard: impl FnMut(&EngineEvent) -> Wish,
     ) -> Result<Done, Failure> {
         self.jobs += 1;
         let job = self.jobs;
@@ -216,18 +227,21 @@ impl Running {
         loop {
             match hear(&self.heard, &mut self.told) {
                 Ok(Heard::Engine(EngineNews::Event(event))) => {
-                    let more = heard(&event);
+                    let wish = heard(&event);
                     match event {
                         EngineEvent::Failed { problem, .. } => return Err(problem.into()),
-                        // Nobody is here who could choose.
-                        EngineEvent::Waiting { job } => self.client.send(&Request::Cancel { job }),
+                        EngineEvent::Waiting { job } => self.client.send(&match wish {
+                            Wish::Write(text) => Request::Pick { job, pick: Pick::Text(text) },
+                            // Nobody is here who could choose.
+                            Wish::More | Wish::Stop => Request::Cancel { job },
+                        }),
                         EngineEvent::Finished {
                             finish, usage, timings, seed, sampling, alternatives, origin, ..
                         } => {
                             let sampling = *sampling;
                             return Ok(Done { finish, usage, timings, seed, sampling, alternatives, origin });
                         }
-                        _ if !more && !stopped => {
+                        _ if matches!(wish, Wish::Stop) && !stopped => {
                             stopped = true;
                             self.client.send(&Request::Cancel { job });
                         }

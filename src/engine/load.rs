@@ -84,7 +84,7 @@ fn origin(params: &ContextParams, model_sha256: String, model_bytes: u64) -> Ori
         model_sha256,
         model_bytes,
         llmchat: env!("CARGO_PKG_VERSION").to_owned(),
-        llama_cpp: LLAMA.to_owned(),
+        llama: LLAMA.to_owned(),
         cpu: instructions(),
         gpu_layers: params.gpu_layers,
         kv: params.kv,

@@ -16,8 +16,8 @@ use super::Stop;
 use super::args::settings;
 use super::conversations::pick_file;
 use super::out::print;
-use super::running::{Ask, Done, Failure, Running};
-use crate::chat::{Conversation, Finish, Message, MessageId, Mode, Role, TokenRecord};
+use super::running::{Ask, Done, Failure, Running, Wish};
+use crate::chat::{Conversation, Finish, Message, MessageId, Mode, Role, Sampling, TokenRecord};
 use crate::engine::protocol::{EngineEvent, Prompt};
 use crate::store;
 use again::Again;
@@ -159,6 +159,8 @@ fn make(running: &mut Running, again: &Again<'_>) -> Result<Outcome, Failure> {
     let prompt = prompt(running, again)?;
     if again.made.usage.reused_tokens == 0 {
         running.clear_cache();
+    } else if again.begun > 0 {
+        write(running, prompt.clone())?;
     }
     let (done, answers) = answers(running, again, prompt)?;
     let mut was = again.was.clone();
@@ -200,6 +202,19 @@ fn prompt(running: &mut Running, again: &Again<'_>) -> Result<Prompt, Failure> {
     Ok(likeliest.unwrap_or(Prompt::Chat { system: String::new(), turns: Vec::new() }))
 }
 
+/// Decodes the beginning of an answer token by token, as it was written: when it went on, its cells were in the cache.
+fn write(running: &mut Running, prompt: Prompt) -> Result<(), Failure> {
+    let Prompt::Chat { system, mut turns } = prompt else { return Ok(()) };
+    let mut text = turns.pop().map(|turn| turn.text);
+    let sampling = Sampling::default().by_hand();
+    let ask = Ask { prompt: Prompt::Chat { system, turns }, sampling: &sampling, ignore_eog: false, records: None };
+    running.generate_while(ask, |event| match event {
+        EngineEvent::Waiting { .. } => text.take().map_or(Wish::Stop, Wish::Write),
+        _ => Wish::More,
+    })?;
+    Ok(())
+}
+
 /// The answer that is made now, or the several ones of a beam search. It is stopped when it has differed for a while.
 fn answers(running: &mut Running, again: &Again<'_>, prompt: Prompt) -> Result<(Done, Vec<Answer>), Failure> {
     let mut now = Answer::default();
@@ -212,13 +227,13 @@ fn answers(running: &mut Running, again: &Again<'_>, prompt: Prompt) -> Result<(
             if parted.is_none() && !again.was.text.starts_with(&now.text) {
                 parted = Some(now.tokens.len());
             }
-            parted.is_none_or(|at| now.tokens.len() < at + BEHIND)
+            if parted.is_some_and(|at| now.tokens.len() >= at + BEHIND) { Wish::Stop } else { Wish::More }
         }
         EngineEvent::Finished { text, .. } => {
             now.text.extend(text.as_bytes());
-            true
+            Wish::More
         }
-        _ => true,
+        _ => Wish::More,
     })?;
     if done.finish == Finish::Cancelled && parted.is_none() {
         return Err(Failure::Interrupted);

@@ -74,7 +74,7 @@ fn other_prompt(made: &Made, then: Option<&Origin>, now: &Now<'_>) -> Option<Str
 fn other_versions(then: &Origin, now: &Origin) -> Option<String> {
     let parts = [
         changed("llmchat", &then.llmchat, &now.llmchat),
-        changed("llama.cpp", &then.llama_cpp, &now.llama_cpp),
+        changed("llama.cpp", &then.llama, &now.llama),
         changed("CPU instructions", &then.cpu, &now.cpu),
     ];
     told(&parts).map(|parts| format!("Another build made it: {parts}"))
@@ -137,7 +137,7 @@ mod tests {
             prompt_sha256: "p".into(),
             batches: vec![30],
             llmchat: "0.1.0".into(),
-            llama_cpp: "b1".into(),
+            llama: "b1".into(),
             threads: 2,
             ..Origin::default()
         }
@@ -177,7 +177,7 @@ mod tests {
         now.threads = 1;
         now.kv = KvTypes::both(KvType::Q8_0);
         assert!(said(&made, &now).contains("threads 2, now 1; K/V f16, now q8_0"), "{}", said(&made, &now));
-        now.llama_cpp = "b2".into();
+        now.llama = "b2".into();
         assert_eq!(said(&made, &now), "Another build made it: llama.cpp b1, now b2");
         now.prompt_sha256 = "q".into();
         assert!(said(&made, &now).starts_with("The tokens of its prompt are others (as many)"));
