@@ -90,7 +90,8 @@ fn a_chat_of_several_answers_finds_in_the_cache_what_it_found_then() {
     chat.quit();
     let (code, told) = replay(&home, &["last"]);
     assert_eq!((code, &told["same"]), (0, &4.into()), "{told}");
-    assert!(home.journal().contains("\"reused_tokens\""));
+    let exact = |a: &Value| a.get("logprob_difference").is_none();
+    assert!(told["answers"].as_array().unwrap().iter().all(exact), "{told}");
     // Alone an answer finds nothing in the cache; if it differs, that is told.
     let (_, told) = replay(&home, &["last", "--message", "6"]);
     let answer = &told["answers"][0];
@@ -217,5 +218,6 @@ fn what_was_searched_stopped_or_gone_on_with_is_replayed_as_far_as_it_can_be() {
     let (code, told) = replay(&home, &["last"]);
     let answer = &told["answers"][0];
     assert_eq!((code, &answer["compared"]), (0, &(stopped + 9).into()), "{told}");
+    assert!(answer.get("logprob_difference").is_none(), "what was there is decoded as it was then: {told}");
     assert!(answer["notes"][0].as_str().unwrap().starts_with(&format!("Its first {stopped} tokens")), "{told}");
 }
