@@ -179,7 +179,7 @@ fn a_full_context_is_a_sentence_before_and_an_end_during() {
 fn measured(engine: &Engine, prompt: Prompt) -> Size {
     engine.client.send(&Request::Measure { job: 1000, prompt });
     loop {
-        if let EngineEvent::Measured { job: 1000, size } = engine.event() {
+        if let EngineEvent::Measured { job: 1000, size, .. } = engine.event() {
             return size;
         }
     }

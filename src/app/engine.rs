@@ -356,7 +356,7 @@ impl App {
             EngineEvent::Glance(glance) => self.glanced(glance),
             EngineEvent::Scored { job, tokens } => self.scored(job, tokens),
             EngineEvent::Split { text, tokens } => self.was_split(text, tokens),
-            EngineEvent::Measured { job, size } => {
+            EngineEvent::Measured { job, size, .. } => {
                 if !self.counted(job, Some(&size)) {
                     self.measured(job, &size);
                 }
@@ -446,7 +446,18 @@ impl App {
                     self.append(&text);
                 }
             }
-            EngineEvent::Finished { job, text, finish, usage, timings, seed, sampling, cells, alternatives } => {
+            EngineEvent::Finished {
+                job,
+                text,
+                finish,
+                usage,
+                timings,
+                seed,
+                sampling,
+                cells,
+                alternatives,
+                origin,
+            } => {
                 if self.heard(job) {
                     self.engine.beams.clear();
                     if self.engine.figures.phase != Phase::Waiting {
@@ -464,7 +475,7 @@ impl App {
                     let score = alternatives.first().map(|a| a.score);
                     let earlier = self.engine.job.as_mut().map(|j| std::mem::take(&mut j.earlier)).unwrap_or_default();
                     let sampling = *sampling;
-                    let made = Made { model, sampling, seed, finish, usage, timings, score, earlier, looped };
+                    let made = Made { model, sampling, seed, finish, usage, timings, score, earlier, looped, origin };
                     self.take_alternatives(&made, alternatives);
                     self.end_answer(made);
                 }

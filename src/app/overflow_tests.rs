@@ -267,7 +267,7 @@ fn an_answer_that_fills_the_context_is_kept_and_goes_on_after_the_choice() {
         _ => None,
     });
     let (measure, turns) = measure.unwrap();
-    rig.engine(EngineEvent::Measured { job: measure, size: size(turns, 49, 400, None) });
+    rig.engine(EngineEvent::Measured { job: measure, size: size(turns, 49, 400, None), prompt_sha256: String::new() });
     rig.key(KeyCode::Char('1'));
     rig.save();
     let (job, _, turns) = prompt(&rig);
@@ -334,7 +334,7 @@ fn overflow_is_set_by_its_name_and_offered_by_hand() {
         Effect::Engine(Request::Measure { job, .. }) => Some(*job),
         _ => None,
     });
-    rig.engine(EngineEvent::Measured { job: job.unwrap(), size: size(4, 20, 400, None) });
+    rig.engine(EngineEvent::Measured { job: job.unwrap(), size: size(4, 20, 400, None), prompt_sha256: String::new() });
     let asked = prompt(&rig).0;
     rig.key(KeyCode::Char('1'));
     rig.save();

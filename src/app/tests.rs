@@ -1,5 +1,5 @@
 use super::*;
-use crate::chat::{Entry, Finish, Mode, Overflow, Role, StoreEvent, StoreRequest, Timings, Usage};
+use crate::chat::{Entry, Finish, Mode, Origin, Overflow, Role, StoreEvent, StoreRequest, Timings, Usage};
 use crate::engine::protocol::{
     Cells, ContextParams, EngineEvent, EngineNews, ModelInfo, Problem, Prompt, Request, Turn,
 };
@@ -28,6 +28,7 @@ pub fn info() -> ModelInfo {
         threads: 2,
         load_ms: 1.0,
         recommended: vec![],
+        origin: Origin::default(),
     }
 }
 
@@ -170,6 +171,7 @@ impl Rig {
             sampling: Box::new(sampling),
             cells,
             alternatives: Vec::new(),
+            origin: None,
         });
     }
 

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::origin::Origin;
 use super::sampling::Sampling;
 
 /// Why an answer ended.
@@ -101,6 +102,15 @@ pub struct Made {
     /// Whether it repeats itself.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub looped: bool,
+    /// What it came from; unknown of answers that are older than this record, were broken off, or came from elsewhere.
+    #[serde(default, deserialize_with = "known", skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Box<Origin>>,
+}
+
+/// What an answer came from, or nothing where a newer version says it in words that are not known here: the answer is
+/// worth more than its record.
+fn known<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Box<Origin>>, D::Error> {
+    serde_json::Value::deserialize(deserializer).map(|value| serde_json::from_value(value).ok().flatten())
 }
 
 /// How probable the model itself found a token of an answer, before any setting.

@@ -9,6 +9,7 @@ mod journal;
 mod knobs;
 mod kv;
 mod metrics;
+mod origin;
 mod presets;
 mod rope;
 mod sampling;
@@ -23,6 +24,7 @@ pub use journal::{Access, Entry, JOURNAL_VERSION, StoreEvent, StoreRequest, Summ
 pub use knobs::{KNOBS, Kind, Knob, KnobError, Spec, first_knobs};
 pub use kv::{FlashAttention, KvType, KvTypes};
 pub use metrics::{Finish, Made, Timings, TokenRecord, Usage};
+pub use origin::Origin;
 pub use presets::{Change, Preset};
 pub use rope::{Rope, RopeScaling};
 pub use sampling::{Bias, EarlyStopping, LoopGuard, Mirostat, Mode, Sampling, Seed, Stage};

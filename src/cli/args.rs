@@ -144,6 +144,7 @@ pub fn command() -> Command {
         )
         .subcommand(kv_compare())
         .subcommand(plan())
+        .subcommand(super::replay::command())
         .subcommand(super::conversations::command())
         .subcommand(
             Command::new("models")
@@ -271,7 +272,7 @@ fn count(name: &'static str, short: char, default: &'static str, help: &'static 
 }
 
 /// Flags of everything that loads a model.
-fn settings(mut command: Command) -> Command {
+pub fn settings(mut command: Command) -> Command {
     for (flag, short, _, value, help) in FLAGS {
         if flag != "system-prompt" {
             let arg = Arg::new(flag).long(flag).value_name(value).help(help).allow_hyphen_values(true);

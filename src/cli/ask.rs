@@ -314,6 +314,7 @@ fn made(done: &Done, running: &Running) -> Made {
         score: done.alternatives.first().map(|a| a.score),
         looped: false,
         earlier: Vec::new(),
+        origin: done.origin.clone(),
     }
 }
 
@@ -329,6 +330,7 @@ fn broken_off(context: &Context, running: &Running) -> Made {
         score: None,
         looped: false,
         earlier: Vec::new(),
+        origin: None,
     }
 }
 

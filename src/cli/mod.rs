@@ -16,6 +16,7 @@ mod out;
 mod plan;
 mod probe;
 mod queue;
+mod replay;
 mod running;
 mod template;
 mod trace;
@@ -113,6 +114,7 @@ fn dispatch(matches: &ArgMatches) -> Result<ExitCode, Stop> {
         Some(("probe", sub)) => probe(sub),
         Some(("plan", sub)) => plan(sub),
         Some(("kv-compare", sub)) => kv_compare(sub),
+        Some(("replay", sub)) => replay::run(sub),
         _ => chat(matches),
     }
 }

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
-use crate::chat::{Finish, Sampling, Timings, TokenRecord, Usage};
+use crate::chat::{Finish, Origin, Sampling, Timings, TokenRecord, Usage};
 use crate::engine::client::Client;
 use crate::engine::protocol::{
-    Alternative, ContextParams, EngineEvent, EngineNews, ModelInfo, Problem, Prompt, Request,
+    Alternative, ContextParams, EngineEvent, EngineNews, ModelInfo, Pick, Problem, Prompt, Request,
 };
 
 /// Silence of the engine that is told.
@@ -40,6 +40,8 @@ pub struct Done {
     pub sampling: Sampling,
     /// The answers of a beam search.
     pub alternatives: Vec<Alternative>,
+    /// What it came from.
+    pub origin: Option<Box<Origin>>,
 }
 
 /// What to do.
@@ -52,6 +54,17 @@ pub struct Ask<'a> {
     pub ignore_eog: bool,
     /// Tell how probable each token was, and so many others.
     pub records: Option<u32>,
+}
+
+/// How an answer goes on.
+#[derive(Debug)]
+pub enum Wish {
+    /// As it does.
+    More,
+    /// Not at all.
+    Stop,
+    /// With this text, where the engine waits for a choice.
+    Write(String),
 }
 
 enum Heard {
@@ -153,6 +166,19 @@ impl Running {
         })
     }
 
+    /// The hash of a prompt's tokens, without reading it.
+    ///
+    /// # Errors
+    /// If the engine dies or refuses, or the user interrupts.
+    pub fn hash(&mut self, prompt: Prompt) -> Result<String, Failure> {
+        self.jobs += 1;
+        self.client.send(&Request::Measure { job: self.jobs, prompt });
+        self.answer(|event| match event {
+            EngineEvent::Measured { prompt_sha256, .. } => Some(prompt_sha256),
+            _ => None,
+        })
+    }
+
     /// Waits for the event that is meant.
     fn answer<T>(&mut self, mut wanted: impl FnMut(EngineEvent) -> Option<T>) -> Result<T, Failure> {
         loop {
@@ -178,20 +204,46 @@ impl Running {
     /// # Errors
     /// If the engine dies or refuses the job.
     pub fn generate(&mut self, ask: Ask<'_>, mut heard: impl FnMut(&EngineEvent)) -> Result<Done, Failure> {
+        self.generate_while(ask, |event| {
+            heard(event);
+            Wish::More
+        })
+    }
+
+    /// The same, and `heard` says how it goes on; where it is stopped, the answer ends as cancelled.
+    ///
+    /// # Errors
+    /// As [`Self::generate`].
+    pub fn generate_while(
+        &mut self,
+        ask: Ask<'_>,
+        mut heard: impl FnMut(&EngineEvent) -> Wish,
+    ) -> Result<Done, Failure> {
         self.jobs += 1;
         let job = self.jobs;
         let Ask { prompt, sampling, ignore_eog, records } = ask;
+        let mut stopped = false;
         self.client.send(&Request::Generate { job, prompt, sampling: sampling.clone(), ignore_eog, records });
         loop {
             match hear(&self.heard, &mut self.told) {
                 Ok(Heard::Engine(EngineNews::Event(event))) => {
-                    heard(&event);
+                    let wish = heard(&event);
                     match event {
                         EngineEvent::Failed { problem, .. } => return Err(problem.into()),
-                        // Nobody is here who could choose.
-                        EngineEvent::Waiting { job } => self.client.send(&Request::Cancel { job }),
-                        EngineEvent::Finished { finish, usage, timings, seed, sampling, alternatives, .. } => {
-                            return Ok(Done { finish, usage, timings, seed, sampling: *sampling, alternatives });
+                        EngineEvent::Waiting { job } => self.client.send(&match wish {
+                            Wish::Write(text) => Request::Pick { job, pick: Pick::Text(text) },
+                            // Nobody is here who could choose.
+                            Wish::More | Wish::Stop => Request::Cancel { job },
+                        }),
+                        EngineEvent::Finished {
+                            finish, usage, timings, seed, sampling, alternatives, origin, ..
+                        } => {
+                            let sampling = *sampling;
+                            return Ok(Done { finish, usage, timings, seed, sampling, alternatives, origin });
+                        }
+                        _ if matches!(wish, Wish::Stop) && !stopped => {
+                            stopped = true;
+                            self.client.send(&Request::Cancel { job });
                         }
                         _ => {}
                     }

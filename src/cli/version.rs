@@ -5,23 +5,15 @@ pub fn long() -> String {
     format!("{} ({})", env!("CARGO_PKG_VERSION"), instructions())
 }
 
-/// llama.cpp is built with the instructions that this crate is built with: the same compiler flag says so.
 fn instructions() -> String {
-    let known = [
-        ("AVX-512", cfg!(target_feature = "avx512f")),
-        ("AVX2", cfg!(target_feature = "avx2")),
-        ("FMA", cfg!(target_feature = "fma")),
-        ("NEON dot product", cfg!(target_feature = "dotprod")),
-        ("NEON int8", cfg!(target_feature = "i8mm")),
-    ];
-    let used: Vec<&str> = known.iter().filter(|(_, on)| *on).map(|(name, _)| *name).collect();
+    let used = crate::engine::instructions();
     let gpu =
         [("CUDA", cfg!(feature = "cuda")), ("Vulkan", cfg!(feature = "vulkan")), ("Metal", cfg!(feature = "metal"))];
     let gpu: String = gpu.iter().filter(|(_, on)| *on).map(|(name, _)| format!(", {name}")).collect();
     if used.is_empty() {
         return format!("baseline CPU instructions: several times slower than a native build, see README{gpu}");
     }
-    format!("native CPU instructions: {}{gpu}", used.join(", "))
+    format!("native CPU instructions: {used}{gpu}")
 }
 
 #[cfg(test)]

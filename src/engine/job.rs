@@ -4,12 +4,13 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use super::loopguard::LoopGuard;
+use super::origin::tokens_hash;
 use super::protocol::{Cells, JobId};
 use super::sampler::{Grammar, Sampler};
 use super::sequences::{SeqId, Token};
 use super::strategy::beam::Search;
 use super::utf8::Utf8Stream;
-use crate::chat::{Timings, Usage};
+use crate::chat::{Origin, Timings, Usage};
 
 /// A job that has its prompt in tokens.
 #[derive(Debug)]
@@ -22,6 +23,8 @@ pub struct Job {
     pub read: usize,
     /// Prompt tokens that were there before it began.
     pub reused: usize,
+    /// Prompt tokens that each decode call has read.
+    pub batches: Vec<usize>,
     /// Whose the cells are, the answer's among them.
     pub cells: Cells,
     /// The seed in use.
@@ -81,6 +84,34 @@ impl Job {
     /// Prompt tokens that have to be decoded.
     pub fn fresh(&self) -> usize {
         self.prompt.len() - self.reused
+    }
+
+    /// A chunk of the prompt is decoded.
+    pub fn has_read(&mut self, chunk: usize) {
+        self.read += chunk;
+        self.batches.push(chunk);
+    }
+
+    /// Of the prompt no more is in the cache than this: what was read behind it is read again.
+    #[must_use]
+    pub fn back_to(mut self, read: usize) -> Self {
+        self.reused = self.reused.min(read);
+        let mut at = self.reused;
+        self.batches.retain(|chunk| {
+            at += chunk;
+            at <= read
+        });
+        Self { read, ..self }
+    }
+
+    /// What it came from, where `before` says what was known before it began.
+    pub fn origin(&self, before: &Origin, threads: u32) -> Origin {
+        Origin {
+            prompt_sha256: tokens_hash(&self.prompt),
+            batches: self.batches.iter().map(|n| u32::try_from(*n).unwrap_or(u32::MAX)).collect(),
+            threads,
+            ..before.clone()
+        }
     }
 
     /// Tokens of the answer so far.

@@ -14,14 +14,15 @@ use llama_cpp_sys_2 as sys;
 
 use super::log;
 use super::native::URGENT;
+use super::origin::{head_hash, instructions};
 use super::prompt::ChatTemplate;
 use super::protocol::{ContextParams, EngineEvent, ModelInfo, Problem};
 use super::sequences::Shape;
-use super::states::{Keeper, States, identity};
+use super::states::{Keeper, LLAMA, States, identity};
 use super::step::{Parts, Session, Sink};
 use super::threads::cores;
 use super::tokens::Vocabulary;
-use crate::chat::{FlashAttention, KvType, RopeScaling};
+use crate::chat::{FlashAttention, KvType, Origin, RopeScaling};
 use crate::model::{BRANCHES, Backend, Facts, Gguf, SEQUENCES, Wish, batch, free_memory, limits};
 
 /// Loads the weights.
@@ -57,8 +58,11 @@ pub fn model(backend: &LlamaBackend, path: &Path, params: &ContextParams, sink: 
             "Choose another model (-m, or /model in the chat), or update llmchat if the model is newer than it",
         )
     })?;
+    let model_sha256 = head_hash(path, header.header_bytes)
+        .map_err(|error| Problem::new(format!("{} cannot be read: {error}", path.display()), "Check the file"))?;
     Ok(Loaded {
         model,
+        origin: origin(params, model_sha256, header.bytes),
         facts,
         n_ctx: u32::try_from(n_ctx).unwrap_or(u32::MAX),
         notes: notes(n_ctx, header.n_ctx_train()),
@@ -69,8 +73,26 @@ pub fn model(backend: &LlamaBackend, path: &Path, params: &ContextParams, sink: 
 pub struct Loaded {
     model: LlamaModel,
     facts: Option<Facts>,
+    origin: Origin,
     n_ctx: u32,
     notes: Vec<String>,
+}
+
+/// What is known of answers before there is a context.
+fn origin(params: &ContextParams, model_sha256: String, model_bytes: u64) -> Origin {
+    Origin {
+        model_sha256,
+        model_bytes,
+        llmchat: env!("CARGO_PKG_VERSION").to_owned(),
+        llama: LLAMA.to_owned(),
+        cpu: instructions(),
+        gpu_layers: params.gpu_layers,
+        kv: params.kv,
+        flash_attn: params.flash_attn,
+        swa_full: params.swa_full,
+        rope: params.rope,
+        ..Origin::default()
+    }
 }
 
 /// Whether model, device and memory can do what is asked for.
@@ -204,6 +226,13 @@ pub fn session<'m>(
         threads: 0,
         load_ms: 0.0,
         recommended: recommended(model),
+        origin: Origin {
+            device,
+            n_ctx: context.n_ctx(),
+            n_batch: context.n_batch(),
+            n_ubatch: context.n_ubatch(),
+            ..loaded.origin.clone()
+        },
     };
     Ok(Session::new(
         Parts {

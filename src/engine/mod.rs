@@ -7,6 +7,7 @@ mod load;
 pub mod log;
 mod loopguard;
 mod native;
+mod origin;
 mod prompt;
 pub mod protocol;
 mod sampler;
@@ -20,5 +21,6 @@ mod threads;
 mod tokens;
 mod utf8;
 
+pub use origin::instructions;
 pub use step::Sink;
 pub use threads::cores;

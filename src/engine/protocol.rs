@@ -21,7 +21,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::chat::{Finish, Made, Role, Sampling, Stage, Timings, TokenRecord, Usage};
+use crate::chat::{Finish, Made, Origin, Role, Sampling, Stage, Timings, TokenRecord, Usage};
 
 pub use cache::{Because, CacheMap, Cells, Held, Holder};
 pub use context::ContextParams;
@@ -203,6 +203,9 @@ pub struct ModelInfo {
     /// The knobs that its maker recommends, and their values.
     #[serde(default)]
     pub recommended: Vec<(String, String)>,
+    /// What its answers come from, as far as that is known before one.
+    #[serde(default)]
+    pub origin: Origin,
 }
 
 /// Something that went wrong, as the screen says it.
@@ -480,6 +483,9 @@ pub enum EngineEvent {
         job: JobId,
         /// How long.
         size: Size,
+        /// sha256 of its tokens, as [`Origin`] has it.
+        #[serde(default)]
+        prompt_sha256: String,
     },
     /// How a text is split.
     Split {
@@ -509,6 +515,9 @@ pub enum EngineEvent {
         /// The answers of a beam search, best first; the job's text is the first one's.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         alternatives: Vec<Alternative>,
+        /// What it came from; none of a job that had not begun.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        origin: Option<Box<Origin>>,
     },
     /// A job could not be done; nothing more comes of it.
     Failed {

@@ -255,6 +255,7 @@ impl<'m> Session<'m> {
                     sampling: Box::new(w.sampling),
                     cells: Cells::default(),
                     alternatives: Vec::new(),
+                    origin: None,
                 });
             }
         }
@@ -307,7 +308,7 @@ impl<'m> Session<'m> {
             Err(stop) => return self.stopped(job, &stop),
         }
         self.ledger.extend(&job.prompt[job.read..end]);
-        job.read = end;
+        job.has_read(end - job.read);
         if apart && !last {
             self.keep(MAIN);
         }
@@ -468,10 +469,7 @@ impl<'m> Session<'m> {
             // Stopped by an urgent request, which says what is to be done. The job's own
             // state is untouched, so if the request is about something else, it simply goes on.
             DecodeError::Unknown(2) if whole => Ok(Some(job)),
-            DecodeError::Unknown(2) if job.next.is_none() => {
-                let read = self.ledger.len();
-                Ok(Some(Job { read, reused: job.reused.min(read), ..job }))
-            }
+            DecodeError::Unknown(2) if job.next.is_none() => Ok(Some(job.back_to(self.ledger.len()))),
             DecodeError::NoKvCacheSlot => Ok(self.end(job, Finish::ContextFull)),
             other => Err(Problem::new(
                 format!("llama.cpp could not compute the next step ({other})"),
@@ -517,6 +515,7 @@ impl<'m> Session<'m> {
             sampling: Box::new(job.sampler.sampling().clone()),
             cells: job.cells.among(u32::try_from(self.ledger.used()).unwrap_or(u32::MAX)),
             alternatives,
+            origin: Some(Box::new(job.origin(&self.info.origin, self.governor.threads()))),
         });
         None
     }

@@ -126,6 +126,8 @@ impl Tensors {
 pub struct Gguf {
     /// The file's size in bytes.
     pub bytes: u64,
+    /// Of them, those before the weights.
+    pub header_bytes: u64,
     /// What its tensors are.
     pub tensors: Tensors,
     /// Metadata by key, without long arrays.
@@ -163,7 +165,8 @@ impl Gguf {
         reader.magic().map_err(|what| ModelError::NotGguf(path.to_owned(), what))?;
         match reader.header() {
             Ok((metadata, tensors, needed)) if needed <= facts.len() => {
-                Ok(Self { bytes: facts.len(), tensors, metadata })
+                let header_bytes = facts.len().saturating_sub(tensors.bytes);
+                Ok(Self { bytes: facts.len(), header_bytes, tensors, metadata })
             }
             Ok((.., needed)) => Err(ModelError::CutOff(path.to_owned(), needed - facts.len())),
             Err(Fault::End(missing)) => Err(ModelError::CutOff(path.to_owned(), missing)),

@@ -205,6 +205,7 @@ impl Draft {
             score: None,
             earlier: Vec::new(),
             looped: false,
+            origin: None,
         };
         let messages: Vec<Message> = grafted
             .messages

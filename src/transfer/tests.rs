@@ -6,7 +6,7 @@ use super::draft::{Draft, Figures, Words};
 use super::graft::{Node, graft};
 use super::*;
 use crate::chat::{
-    ConversationId, Cut, Entry, Finish, KNOBS, Made, MessageId, Overflow, Sampling, Timings, TokenRecord, Usage,
+    ConversationId, Cut, Entry, Finish, KNOBS, Made, MessageId, Origin, Overflow, Sampling, Timings, TokenRecord, Usage,
 };
 
 fn read_text(text: &str) -> Result<Vec<Result<Found, String>>, String> {
@@ -41,6 +41,7 @@ fn made() -> impl Strategy<Value = Made> {
         score: score.map(|s| (s * 16.0).round() / 16.0),
         earlier: vec![(n, Sampling::default())],
         looped: n % 2 == 0,
+        origin: (n % 3 == 0).then(|| Box::new(Origin { n_ctx: n, batches: vec![n, 1], ..Origin::default() })),
     })
 }
 

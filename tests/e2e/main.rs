@@ -13,6 +13,7 @@ mod harness;
 mod list;
 mod outside;
 mod overflow;
+mod replay;
 mod terminal;
 mod transfer;
 mod tree;

@@ -14,10 +14,11 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use super::Stop;
 use super::context::Context;
+use super::replay;
 use crate::transfer::FORMATS;
 
 pub use export::to_file;
-pub use pick::pick;
+pub use pick::{pick, pick_file};
 
 /// The command line of it.
 pub fn command() -> Command {
@@ -31,7 +32,7 @@ pub fn command() -> Command {
     let format_help: Vec<String> = FORMATS.iter().map(|r| format!("{}: {}", r.name, r.help)).collect();
     Command::new("conversations")
         .visible_alias("chats")
-        .about("List, show, search, export, import and check conversations")
+        .about("List, show, search, export, import, replay and check conversations")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(
@@ -98,6 +99,7 @@ pub fn command() -> Command {
                 .arg(switch("dry-run", "Tell what would come in and what cannot, and write nothing"))
                 .arg(json("Print a JSON array, an object a conversation")),
         )
+        .subcommand(replay::command())
         .subcommand(
             Command::new("check")
                 .about("Look at every file; set torn ends aside, name what is damaged")
@@ -109,6 +111,9 @@ pub fn command() -> Command {
 
 /// Does what was asked.
 pub fn run(matches: &ArgMatches) -> Result<ExitCode, Stop> {
+    if let Some(("replay", sub)) = matches.subcommand() {
+        return replay::run(sub);
+    }
     let context = Context::new().map_err(Stop::Failed)?;
     let paths = &context.paths;
     let Some((name, sub)) = matches.subcommand() else { return Ok(ExitCode::SUCCESS) };

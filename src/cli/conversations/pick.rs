@@ -1,6 +1,6 @@
 //! Which conversation is meant.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::chat::{ConversationId, Summary};
 use crate::paths::Paths;
@@ -28,6 +28,19 @@ pub fn pick(paths: &Paths, text: &str) -> Result<(ConversationId, PathBuf), Stri
     };
     let path = index.get(&id).cloned();
     path.map(|path| (id, path)).ok_or_else(|| format!("There is no conversation '{text}' any more"))
+}
+
+/// The same, where the file itself may be named too.
+///
+/// # Errors
+/// If there is none, or several.
+pub fn pick_file(paths: &Paths, text: &str) -> Result<(ConversationId, PathBuf), String> {
+    let path = Path::new(text);
+    if !path.is_file() {
+        return pick(paths, text);
+    }
+    let id = path.file_stem().and_then(|stem| ConversationId::parse(stem.to_str()?));
+    Ok((id.unwrap_or_else(|| ConversationId::new(0, 0)), path.to_owned()))
 }
 
 fn titled(paths: &Paths, text: &str) -> Result<ConversationId, String> {

@@ -33,7 +33,7 @@ const HEAD: usize = MAGIC.len() + 4 + 32 + 32 + 8 + 1 + 4;
 /// Bytes behind the tokens that are not the state.
 const TAIL: usize = 8 + 32;
 /// The version of llama.cpp's bindings: what a state looks like is theirs to decide.
-const LLAMA: &str = "llama-cpp-2 0.1.160";
+pub const LLAMA: &str = "llama-cpp-2 0.1.160";
 
 /// The identity of states that a model file computes under settings, told as a text of any form.
 ///

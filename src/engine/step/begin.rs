@@ -30,6 +30,7 @@ impl Session<'_> {
             id: waiting.job,
             read: reuse.kept,
             reused: reuse.kept,
+            batches: Vec::new(),
             prompt: encoded.tokens,
             cells: encoded.cells,
             seed,

@@ -2,6 +2,7 @@
 
 use super::Session;
 use crate::chat::Role;
+use crate::engine::origin::tokens_hash;
 use crate::engine::protocol::{EngineEvent, JobId, Problem, Prompt, Size, Turn};
 use crate::engine::tokens::Encoded;
 use crate::model::{free_memory, human};
@@ -28,7 +29,11 @@ impl Refusal {
 impl Session<'_> {
     pub(super) fn measure(&self, job: JobId, prompt: &Prompt) {
         (self.sink)(match self.encode(prompt) {
-            Ok((encoded, _)) => EngineEvent::Measured { job, size: self.size(prompt, &encoded) },
+            Ok((encoded, _)) => EngineEvent::Measured {
+                job,
+                size: self.size(prompt, &encoded),
+                prompt_sha256: tokens_hash(&encoded.tokens),
+            },
             Err(problem) => EngineEvent::Failed { job, problem, size: None },
         });
     }
