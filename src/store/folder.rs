@@ -1,7 +1,7 @@
 //! The folder of conversations: names, listing, finding.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -20,6 +20,19 @@ pub fn make(folder: &Path) -> io::Result<()> {
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.create(folder)
+}
+
+/// Opens a file. Anything else of that name, such as a pipe that nobody fills, keeps nobody waiting.
+pub fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(options, rustix::fs::OFlags::NONBLOCK.bits().cast_signed());
+    let file = options.open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is no file")) }
+}
+
+/// Opens a file for reading, with the same care.
+pub fn open_to_read(path: &Path) -> io::Result<File> {
+    open(path, OpenOptions::new().read(true))
 }
 
 /// Makes the names in a folder durable.
@@ -157,7 +170,7 @@ impl Seen {
 
 /// Fills a summary from a file's lines without folding them. Lines that are cut are no entries and say nothing.
 fn glance(path: &Path, summary: &mut Summary) -> io::Result<()> {
-    let mut input = BufReader::with_capacity(64 << 10, File::open(path)?);
+    let mut input = BufReader::with_capacity(64 << 10, open_to_read(path)?);
     let mut seen = Seen::default();
     let mut line = Vec::new();
     let mut nth = 0;
