@@ -9,6 +9,7 @@ mod disk;
 mod ending;
 mod faults;
 mod harness;
+mod killed;
 mod outside;
 mod overflow;
 mod terminal;
