@@ -11,6 +11,8 @@ use crate::engine::protocol::{Prompt, Turn};
 
 /// How long typing or a slider must rest before it is saved.
 const REST: Duration = Duration::from_millis(700);
+/// Typing that never rests is saved this often.
+const RESTLESS: Duration = Duration::from_secs(1);
 /// Longest title made from a question.
 const LONGEST_TITLE: usize = 60;
 
@@ -29,8 +31,10 @@ pub struct Chat {
     pub queued: Vec<String>,
     /// Whether a file was begun for it; before its first word it has none.
     pub has_file: bool,
-    /// Text of the input box that is to be saved then.
-    draft: Option<(String, Instant)>,
+    /// What stands in the input box.
+    pub typed: String,
+    /// It is to be saved then; since when it waits for that.
+    draft_at: Option<(Instant, Instant)>,
     /// Sliders that moved are to be saved then.
     sampling_at: Option<Instant>,
 }
@@ -39,13 +43,14 @@ impl Chat {
     /// A conversation with or without a file.
     pub fn new(conversation: Conversation, access: Access, has_file: bool) -> Self {
         Self {
+            typed: conversation.draft.clone(),
             conversation,
             access,
             banner: None,
             transcript: Transcript::default(),
             queued: Vec::new(),
             has_file,
-            draft: None,
+            draft_at: None,
             sampling_at: None,
         }
     }
@@ -107,10 +112,26 @@ impl Chat {
 
     /// The text in the input box changed.
     pub fn typed(&mut self, text: String, now: Instant, effects: &mut Vec<Effect>) {
+        self.typed = text;
         if self.is_ours() {
             self.ensure_file(effects);
-            self.draft = Some((text, now + REST));
+            let since = self.draft_at.map_or(now, |(_, since)| since);
+            self.draft_at = Some(((now + REST).min(since + RESTLESS), since));
         }
+    }
+
+    /// A question waits for the running answer. Until it is sent, the file has it as a part of the draft.
+    pub fn queue(&mut self, question: String, effects: &mut Vec<Effect>) {
+        self.queued.push(question);
+        let draft = self.new_draft();
+        self.record(draft.into_iter().collect(), false, None, effects);
+    }
+
+    /// What was written and not sent, if the file has another text for it.
+    fn new_draft(&self) -> Option<Entry> {
+        let parts = self.queued.iter().chain([&self.typed]).filter(|part| !part.is_empty());
+        let text = parts.map(String::as_str).collect::<Vec<_>>().join("\n");
+        (text != self.conversation.draft).then_some(Entry::Draft { text })
     }
 
     /// The conversation gets other settings. One without a file gets them with its first word. Moves without a rest
@@ -127,16 +148,14 @@ impl Chat {
 
     /// When something is to be saved.
     pub fn wake_at(&self) -> Option<Instant> {
-        [self.draft.as_ref().map(|d| d.1), self.sampling_at].into_iter().flatten().min()
+        [self.draft_at.map(|at| at.0), self.sampling_at].into_iter().flatten().min()
     }
 
     /// Saves what has rested by then.
     pub fn save_rested(&mut self, now: Instant, effects: &mut Vec<Effect>) {
         let mut entries = Vec::new();
-        if let Some((text, _)) = self.draft.take_if(|(_, at)| *at <= now)
-            && text != self.conversation.draft
-        {
-            entries.push(Entry::Draft { text });
+        if self.draft_at.take_if(|(at, _)| *at <= now).is_some() {
+            entries.extend(self.new_draft());
         }
         if self.sampling_at.take_if(|at| *at <= now).is_some() {
             entries.push(Entry::Sampling { sampling: self.conversation.sampling.clone() });
@@ -154,8 +173,8 @@ impl Chat {
     /// The entries of a new question, and its id. The first one gives the conversation its title.
     pub fn question(&mut self, text: &str, at: i64) -> (MessageId, Vec<Entry>) {
         let id = self.conversation.next_id();
-        // What waited to be saved is sent now.
-        self.draft = None;
+        // What waited to be saved is sent now, or saved with it.
+        self.draft_at = None;
         let parent = self.conversation.head;
         let mut entries = Vec::new();
         if !self.conversation.history.awaits_question() {
@@ -165,9 +184,7 @@ impl Chat {
         if self.conversation.title.is_none() {
             entries.push(Entry::Title { text: title_of(text) });
         }
-        if !self.conversation.draft.is_empty() {
-            entries.push(Entry::Draft { text: String::new() });
-        }
+        entries.extend(self.new_draft());
         (id, entries)
     }
 

@@ -250,7 +250,7 @@ impl App {
         } else {
             self.close(&mut old, now);
         }
-        self.input.set(&self.chat.conversation.draft.clone());
+        self.input.set(&self.chat.typed.clone());
         for question in self.chat.conversation.path() {
             if question.role == crate::chat::Role::User {
                 self.input.remember(&question.text.clone());

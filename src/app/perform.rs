@@ -253,7 +253,9 @@ impl App {
     pub(super) fn quit(&mut self) {
         self.break_off("the program ends", Finish::Cancelled);
         let now = self.now.mono;
-        self.chat.save_all(now, &mut self.effects);
+        for chat in self.background.values_mut().chain([&mut self.chat]) {
+            chat.save_all(now, &mut self.effects);
+        }
         self.effects.push(Effect::Quit);
     }
 
@@ -318,8 +320,10 @@ impl App {
     pub(super) fn send(&mut self, text: String) {
         self.chat.transcript.follow();
         if self.is_busy() {
-            self.chat.queued.push(text);
-            self.typed();
+            self.chat.typed = self.input.text();
+            let mut effects = Vec::new();
+            self.chat.queue(text, &mut effects);
+            self.effects.append(&mut effects);
             self.tell("The question waits for the answer; Up takes it back");
             return;
         }
@@ -333,6 +337,7 @@ impl App {
         let at = self.now.wall_ms;
         let ticket = self.next_number();
         let mut effects = Vec::new();
+        self.chat.typed = self.input.text();
         let Some(chat) = self.chat_mut(id) else { return };
         let (question, entries) = chat.question(text, at);
         chat.record(entries, true, Some(ticket), &mut effects);

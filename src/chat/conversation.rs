@@ -140,7 +140,7 @@ pub struct Conversation {
     pub system: String,
     /// The settings of the next answer.
     pub sampling: Sampling,
-    /// Every message, by id; ids need not be dense.
+    /// Every message, in the order of their ids, which need not be dense.
     pub messages: Vec<Message>,
     /// The last message of the path that is shown.
     pub head: Option<MessageId>,
@@ -183,21 +183,18 @@ impl Conversation {
 
     /// The message of that id.
     pub fn message(&self, id: MessageId) -> Option<&Message> {
-        // Ids are given in order, so nearly always the message stands at its id.
-        let at = self.messages.binary_search_by_key(&id, |m| m.id);
-        match at {
-            Ok(i) => self.messages.get(i),
-            Err(_) => self.messages.iter().find(|m| m.id == id),
-        }
+        let at = self.messages.binary_search_by_key(&id, |m| m.id).ok()?;
+        self.messages.get(at)
     }
 
     fn message_mut(&mut self, id: MessageId) -> Option<&mut Message> {
-        self.messages.iter_mut().rev().find(|m| m.id == id)
+        let at = self.messages.binary_search_by_key(&id, |m| m.id).ok()?;
+        self.messages.get_mut(at)
     }
 
     /// The next free message id.
     pub fn next_id(&self) -> MessageId {
-        self.messages.iter().map(|m| m.id).max().map_or(1, |id| id.saturating_add(1))
+        self.messages.last().map_or(1, |m| m.id.saturating_add(1))
     }
 
     /// The path that is shown: from the first message to the head. Ends early at a parent that is missing
@@ -228,7 +225,10 @@ impl Conversation {
                     Ok(at) => self.messages[at] = message.clone(),
                     Err(at) => self.messages.insert(at, message.clone()),
                 }
-                self.head = self.standing(message.id);
+                // What follows the head stands if it is not deleted itself; else its whole path is to be seen.
+                let follows = self.head.is_some_and(|head| head < message.id && message.parent == Some(head));
+                let stands = follows && !self.deleted.contains(&message.id);
+                self.head = if stands { Some(message.id) } else { self.standing(message.id) };
             }
             Entry::Append { id, text } => {
                 if let Some(message) = self.message_mut(*id) {

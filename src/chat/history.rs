@@ -13,6 +13,10 @@ use super::sampling::Sampling;
 
 /// Edits that can be undone; older ones stay as they are.
 const KEPT: usize = 200;
+/// Bytes of what was before that are kept for them, so that no file can fill the memory; the last edit always is.
+const KEPT_BYTES: usize = 64 << 20;
+/// About what the record of a token takes.
+const TOKEN_BYTES: usize = 200;
 
 /// An edit of a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -103,13 +107,30 @@ enum Before {
 struct Step {
     what: Edit,
     before: Before,
+    /// About how much memory it takes.
+    bytes: usize,
+}
+
+impl Step {
+    fn new(what: Edit, before: Before) -> Self {
+        Self { what, bytes: before.bytes(), before }
+    }
+}
+
+/// The newest edits are kept.
+fn push(steps: &mut VecDeque<Step>, step: Step) {
+    steps.push_back(step);
+    let mut bytes: usize = steps.iter().map(|step| step.bytes).sum();
+    while steps.len() > KEPT || (bytes > KEPT_BYTES && steps.len() > 1) {
+        bytes -= steps.pop_front().map_or(0, |step| step.bytes);
+    }
 }
 
 /// The edits of a conversation that can be undone, and those that can be done again.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct History {
     done: VecDeque<Step>,
-    undone: Vec<Step>,
+    undone: VecDeque<Step>,
 }
 
 impl History {
@@ -128,34 +149,30 @@ impl Conversation {
 
     /// The edit that was undone last, and the entries that do it again.
     pub fn redo(&self) -> Option<(Edit, Vec<Entry>)> {
-        let step = self.history.undone.last()?;
+        let step = self.history.undone.back()?;
         Some((step.what, std::iter::once(Entry::Redo).chain(self.back_to(&step.before)).collect()))
     }
 
     /// An edit begins.
     pub(super) fn step(&mut self, what: Edit, message: Option<MessageId>) {
-        let before = self.part(what, message);
-        let history = &mut self.history;
-        history.undone.clear();
-        history.done.push_back(Step { what, before });
-        if history.done.len() > KEPT {
-            history.done.pop_front();
-        }
+        let step = Step::new(what, self.part(what, message));
+        self.history.undone.clear();
+        push(&mut self.history.done, step);
     }
 
     /// The entries that follow undo the last edit.
     pub(super) fn undone(&mut self) {
         if let Some(step) = self.history.done.pop_back() {
             let before = self.part(step.what, step.before.message());
-            self.history.undone.push(Step { what: step.what, before });
+            push(&mut self.history.undone, Step::new(step.what, before));
         }
     }
 
     /// The entries that follow do again what was undone last.
     pub(super) fn redone(&mut self) {
-        if let Some(step) = self.history.undone.pop() {
+        if let Some(step) = self.history.undone.pop_back() {
             let before = self.part(step.what, step.before.message());
-            self.history.done.push_back(Step { what: step.what, before });
+            push(&mut self.history.done, Step::new(step.what, before));
         }
     }
 
@@ -222,6 +239,23 @@ impl Conversation {
 }
 
 impl Before {
+    /// About how much memory it takes.
+    fn bytes(&self) -> usize {
+        let of = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        match self {
+            Self::Tree { deleted, title, message, .. } => {
+                let message = message.as_ref().map_or(0, |m| m.text.len() + m.tokens.len() * TOKEN_BYTES);
+                deleted.len() * 2 * size_of::<MessageId>() + of(title) + message
+            }
+            Self::Title(title) => of(title),
+            Self::System(text) => text.len(),
+            Self::Settings(sampling) => serde_json::to_string(sampling).map_or(0, |text| text.len()),
+            Self::Limits(cuts, _) => cuts.iter().map(|cut| size_of::<Cut>() + of(&cut.summary)).sum(),
+            Self::Filing(filing) => filing.tags.iter().map(|tag| size_of::<String>() + tag.len()).sum(),
+            Self::Nothing => 0,
+        }
+    }
+
     fn message(&self) -> Option<MessageId> {
         if let Self::Tree { message: Some(message), .. } = self { Some(message.id) } else { None }
     }

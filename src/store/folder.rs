@@ -1,6 +1,6 @@
 //! The folder of conversations: names, listing, finding.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -13,6 +13,19 @@ pub fn make(folder: &Path) -> io::Result<()> {
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.create(folder)
+}
+
+/// Opens a file. Anything else of that name, such as a pipe that nobody fills, keeps nobody waiting.
+pub fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(options, rustix::fs::OFlags::NONBLOCK.bits().cast_signed());
+    let file = options.open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is no file")) }
+}
+
+/// Opens a file for reading, with the same care.
+pub fn open_to_read(path: &Path) -> io::Result<File> {
+    open(path, OpenOptions::new().read(true))
 }
 
 /// Makes the names in a folder durable.

@@ -9,6 +9,7 @@ use std::path::Path;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
+use super::folder::open_to_read;
 use super::read::Lines;
 use crate::chat::{Entry, Filing, MessageId, Role};
 
@@ -83,7 +84,7 @@ struct Brief<'a> {
 /// If it cannot be read.
 pub fn read(path: &Path) -> io::Result<Seen> {
     let mut seen = Seen::default();
-    take(&mut File::open(path)?, &mut seen)?;
+    take(&mut open_to_read(path)?, &mut seen)?;
     Ok(seen)
 }
 
@@ -93,7 +94,7 @@ pub fn read(path: &Path) -> io::Result<Seen> {
 /// If it cannot be read.
 pub fn read_on(path: &Path, seen: Seen) -> io::Result<Option<Seen>> {
     let mut seen = seen;
-    let mut file = File::open(path)?;
+    let mut file = open_to_read(path)?;
     if file.metadata()?.len() < seen.taken || mark(&mut file, seen.taken)? != seen.mark {
         return Ok(None);
     }

@@ -2,10 +2,13 @@
 
 use std::io::{self, BufRead, BufReader, Read};
 
-use crate::chat::{Conversation, ConversationId, Entry, JOURNAL_VERSION, MessageState, Sampling};
+use crate::chat::{Conversation, ConversationId, Entry, JOURNAL_VERSION, MessageId, MessageState, Sampling};
 
 /// A longer line is passed over: no message is that long, and memory stays bounded.
 const LONGEST_LINE: u64 = 64 << 20;
+
+/// A file with a larger id of a message is only shown: the ids of new ones could run out.
+const LAST_ID: MessageId = MessageId::MAX - (1 << 20);
 
 /// What a file holds.
 #[derive(Debug)]
@@ -63,6 +66,9 @@ pub fn read(input: impl Read, id: &ConversationId) -> Result<Contents, String> {
     if entries == 0 {
         let what = if size == 0 { "is empty" } else { "is not a conversation of this program" };
         return Err(format!("The file of {id} {what}; it stays as it is"));
+    }
+    if read_only.is_none() && conversation.next_id() > LAST_ID {
+        read_only = Some("there are no numbers left for new messages; it is only shown".to_owned());
     }
     let mut notes = Vec::new();
     if size > whole {

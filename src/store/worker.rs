@@ -5,11 +5,12 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::folder;
 use super::journal::{Fault, Journal, NotOurs};
 use super::librarian::{Librarian, Sink, Wish};
+use super::outside::bring_in;
 use super::read::{Contents, read};
 use crate::chat::{Access, Conversation, ConversationId, Edit, Entry, StoreEvent, StoreRequest};
 
@@ -342,7 +343,7 @@ impl Desk {
 }
 
 pub(super) fn only_read(path: &Path, id: &ConversationId) -> Result<Contents, String> {
-    let file = std::fs::File::open(path).map_err(|e| format!("{} cannot be read: {e}", path.display()))?;
+    let file = folder::open_to_read(path).map_err(|e| format!("{} cannot be read: {e}", path.display()))?;
     read(file, id)
 }
 
@@ -352,9 +353,10 @@ fn move_file(path: &Path, to: &Path) -> Result<(), String> {
         if target.exists() {
             return Err(std::io::Error::other("a file of that name is there already"));
         }
-        std::fs::rename(path, &target)?;
-        folder::sync(to)
+        std::fs::rename(path, &target)
     });
+    // It has moved; a folder that cannot be synced may only forget it when the power fails.
+    let _ = folder::sync(to);
     moved.map_err(|e| format!("{} cannot be moved to {}: {e}", path.display(), to.display()))
 }
 
@@ -367,10 +369,15 @@ fn sentence(error: &io::Error) -> String {
     format!("Not saved: {error}. It is kept in memory and tried again; {next}")
 }
 
-/// Last try for a conversation that cannot be written where it belongs: whole, in a file of the temporary folder.
-/// Says where it is.
+/// Last try for a conversation that cannot be written where it belongs: whole, as a copy beside it where somebody else
+/// has the file, else in a file of the temporary folder. Says where it is.
 fn rescue(mut journal: Journal, why: &Fault) -> String {
     let name = journal.path().display().to_string();
+    if let Some(copy) = matches!(why, Fault::Taken(_)).then(|| copy_beside(&mut journal)).flatten() {
+        let told = format!("What was written here is in a copy, {}, because {why}: {name}", copy.display());
+        tracing::warn!("{told}");
+        return told;
+    }
     let stem = journal.path().file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let written = journal.bytes().and_then(|bytes| {
         let mut file = tempfile::Builder::new().prefix(&format!("{stem}-")).suffix(".jsonl").tempfile()?;
@@ -386,6 +393,15 @@ fn rescue(mut journal: Journal, why: &Fault) -> String {
     };
     tracing::error!("{told}");
     told
+}
+
+/// Saves the conversation of a journal as another one.
+fn copy_beside(journal: &mut Journal) -> Option<PathBuf> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_millis();
+    let id = ConversationId::new(i64::try_from(now).ok()?, std::process::id().wrapping_mul(0x9E37_79B1));
+    let mut copy = journal.contents(&id).ok()?.conversation;
+    copy.title = copy.title.map(|title| format!("{title} (copy)"));
+    bring_in(journal.path().parent()?, &copy, 0).ok()
 }
 
 #[cfg(test)]

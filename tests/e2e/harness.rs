@@ -25,12 +25,20 @@ static TURN: Mutex<()> = Mutex::new(());
 /// A home with nothing in it but the models.
 pub struct Home {
     folder: tempfile::TempDir,
-    _turn: MutexGuard<'static, ()>,
+    _turn: Option<MutexGuard<'static, ()>>,
 }
 
 impl Home {
     pub fn new() -> Self {
-        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        Self::made(Some(TURN.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    /// One in which no model is loaded: its tests may run beside others.
+    pub fn new_beside() -> Self {
+        Self::made(None)
+    }
+
+    fn made(turn: Option<MutexGuard<'static, ()>>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let models = llmchat::paths::Paths::new().unwrap().models();
         assert!(models.join("SmolLM2-135M-Instruct-Q4_1.gguf").is_file(), "run scripts/fetch-model all");
@@ -189,6 +197,16 @@ impl Chat {
             (begin, end) => self.in_frame = begin > end,
         }
         Ok(())
+    }
+
+    /// Reads what the program writes for so long: somebody who looks on. Not to wait for something with.
+    pub fn look_on(&mut self, time: Duration) {
+        let until = Instant::now() + time;
+        while let Some(left) = until.checked_duration_since(Instant::now()) {
+            if self.take(left) == Err(RecvTimeoutError::Disconnected) {
+                return;
+            }
+        }
     }
 
     /// Waits until the program has written this so many times, whatever it means to the terminal.

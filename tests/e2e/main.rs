@@ -10,6 +10,7 @@ mod disk;
 mod ending;
 mod faults;
 mod harness;
+mod killed;
 mod list;
 mod outside;
 mod overflow;

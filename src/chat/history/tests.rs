@@ -320,3 +320,22 @@ proptest! {
         prop_assert_eq!(copy, w.c);
     }
 }
+
+#[test]
+fn what_was_is_kept_for_the_last_edits_and_for_so_many_bytes_only() {
+    let mut w = Written::new();
+    let id = w.say(Role::User, None, &"x".repeat(KEPT_BYTES / 4));
+    for _ in 0..20 {
+        w.edit(Edit::Continue, Some(id), vec![]);
+    }
+    assert_eq!(w.c.history.done.len(), 4);
+    for _ in 0..4 {
+        w.write(vec![Entry::Undo]);
+    }
+    assert_eq!((w.c.history.done.len(), w.c.history.undone.len()), (0, 4));
+    // One that is larger than all can be undone.
+    w.write(vec![Entry::Append { id, text: "x".repeat(KEPT_BYTES) }]);
+    w.edit(Edit::Continue, Some(id), vec![]);
+    w.edit(Edit::Continue, Some(id), vec![]);
+    assert_eq!(w.c.history.done.len(), 1);
+}

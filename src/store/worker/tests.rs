@@ -248,6 +248,86 @@ fn what_somebody_else_wrote_is_never_written_over() {
 }
 
 #[test]
+fn what_an_editor_wrote_over_last_is_in_a_copy() {
+    // In the place of the file, or as another file of its name; the conversation is closed, or the program ends.
+    for (in_place, ends) in [(true, false), (true, true), (false, false), (false, true)] {
+        let mut rig = Rig::new();
+        opened(rig.ask(StoreRequest::Create(Box::new(new()))));
+        rig.append(&id(), vec![message(1, Role::User, "before")]);
+        rig.worker.as_ref().unwrap().send(StoreRequest::Close(id()));
+        opened(rig.ask(StoreRequest::Open(id())));
+        let mut theirs = std::fs::read(rig.path()).unwrap();
+        rig.append(&id(), vec![message(2, Role::Assistant, "ours")]);
+        theirs.extend(b"{\"type\":\"draft\",\"text\":\"theirs\"}\n");
+        if in_place {
+            std::fs::write(rig.path(), &theirs).unwrap();
+        } else {
+            std::fs::write(rig.folder.path().join("new"), &theirs).unwrap();
+            std::fs::rename(rig.folder.path().join("new"), rig.path()).unwrap();
+        }
+        let told = if ends {
+            rig.worker.take().unwrap().finish().remove(0)
+        } else {
+            rig.worker.as_ref().unwrap().send(StoreRequest::Close(id()));
+            let StoreEvent::Failed { reason, .. } = rig.next() else { panic!() };
+            reason
+        };
+        assert!(told.contains("in a copy"), "{told}");
+        let mine = rig.path();
+        assert_eq!(std::fs::read(&mine).unwrap(), theirs);
+        let copy = folder::conversations(rig.folder.path()).unwrap().into_iter().find(|p| *p != mine).unwrap();
+        assert_eq!(texts(&copy), ["before", "ours"]);
+    }
+}
+
+#[test]
+fn a_change_of_the_same_length_is_seen() {
+    let rig = Rig::new();
+    opened(rig.ask(StoreRequest::Create(Box::new(new()))));
+    rig.append(&id(), vec![message(1, Role::User, "ours")]);
+    let text = std::fs::read_to_string(rig.path()).unwrap();
+    std::fs::write(rig.path(), text.replace("ours", "hers")).unwrap();
+    assert!(matches!(rig.append(&id(), vec![message(2, Role::User, "more")]), StoreEvent::Taken { .. }));
+    assert_eq!(texts(&rig.path()), ["hers"]);
+}
+
+/// An editor saves what it read a while ago, again and again, while words come: each of both sides is in some file.
+#[test]
+fn no_word_of_two_writers_is_lost() {
+    let rig = Rig::new();
+    let mut mine = new();
+    let mut theirs = 0;
+    opened(rig.ask(StoreRequest::Create(Box::new(mine.clone()))));
+    let mut edited = rig.path();
+    let mut read = std::fs::read(&edited).unwrap();
+    for n in 1..200 {
+        if n % 3 == 0 {
+            // It has what it read, and a word of its own.
+            theirs += 1;
+            read.extend(format!("{{\"type\":\"message\",\"id\":{},\"parent\":null,\"role\":\"user\",\"text\":\"theirs {theirs}.\"}}\n", 5000 + theirs).into_bytes());
+            std::fs::write(&edited, &read).unwrap();
+        }
+        if n % 5 == 0 {
+            // It opens what is written to by now.
+            edited = folder::path_of(rig.folder.path(), &mine.id).unwrap();
+            read = std::fs::read(&edited).unwrap();
+        }
+        let entry = message(n, Role::User, &format!("ours {n}."));
+        mine.apply(&entry);
+        if matches!(rig.append(&mine.id, vec![entry]), StoreEvent::Taken { .. }) {
+            // As the chat does.
+            mine.id = ConversationId::new(1_764_590_000_000, 1000 + n);
+            opened(rig.ask(StoreRequest::Create(Box::new(mine.clone()))));
+        }
+    }
+    let files = folder::conversations(rig.folder.path()).unwrap();
+    let all: String = files.iter().map(|path| std::fs::read_to_string(path).unwrap()).collect();
+    for word in (1..200).map(|n| format!("ours {n}.")).chain((1..=theirs).map(|n| format!("theirs {n}."))) {
+        assert!(all.contains(&format!("\"{word}\"")), "{word}");
+    }
+}
+
+#[test]
 fn a_file_that_was_moved_away_is_not_written_to() {
     let rig = Rig::new();
     opened(rig.ask(StoreRequest::Create(Box::new(new()))));
