@@ -7,12 +7,13 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use llmchat::chat::{
-    Conversation, ConversationId, Cut, Edit, Entry, Finish, Made, Message, MessageId, MessageState, Role, Sampling,
-    Timings, TokenRecord, Usage,
+    Content, Conversation, ConversationId, Cut, Edit, Entry, Filing, Finish, Made, Message, MessageId, MessageState,
+    Role, Sampling, Timings, TokenRecord, Usage,
 };
-use llmchat::store;
+use llmchat::store::{self, Index};
 use llmchat::transfer::{FORMATS, render};
 
 const MUTATIONS: u64 = 4000;
@@ -63,12 +64,17 @@ fn journal() -> Vec<Vec<u8>> {
         score: None,
         earlier: vec![(3, Sampling::default())],
         looped: false,
+        origin: None,
     };
+    let filing = Filing { pinned: true, archived: true, tags: Filing::tags_of("a b") };
     let open = Message { state: MessageState::Open, ..Message::new(2, Some(1), Role::Assistant, "", 5) };
     let mut entries = vec![
         Entry::Header { version: 1, id: id(), created: 1_764_590_000_000 },
         Entry::Sampling { sampling: Sampling::default() },
         Entry::System { text: "Be brief.".into() },
+        step(Edit::Filing),
+        Entry::Filed(filing),
+        Entry::Content(Content::new("notes.txt", "words\n".into())),
         step(Edit::Question),
         said(1, 0, Role::User, "a question with ünïcode \u{202e} and \"marks\"\n"),
         Entry::Title { text: "../../Über \u{1b}[2J".into() },
@@ -231,7 +237,7 @@ fn what_can_be_opened_is_opened_and_the_rest_is_told() {
             format!("mutation {nth} of seed {seed}:\n{}", String::from_utf8_lossy(&bytes[..bytes.len().min(9000)]));
         std::fs::write(&path, &bytes).unwrap();
         let (texts, damaged) = added(&bytes);
-        store::list(folder.path()).unwrap();
+        Index::open(folder.path(), None).unwrap().refresh(Duration::from_mins(1)).unwrap();
         let Ok(loaded) = store::load(&path, &id()) else {
             assert!(texts.is_empty(), "{what}");
             continue;
@@ -306,8 +312,10 @@ fn no_file_fills_the_memory() {
     // Ids that come in the wrong order.
     let mut text = String::from_utf8(header.clone()).unwrap();
     (1..8000).rev().for_each(|id| {
-        text +=
-            &format!("\n{{\"type\":\"message\",\"id\":{id},\"parent\":{},\"role\":\"user\",\"text\":\"\"}}", id - 1);
+        let message =
+            format!("{{\"type\":\"message\",\"id\":{id},\"parent\":{},\"role\":\"user\",\"text\":\"\"}}", id - 1);
+        text.push('\n');
+        text.push_str(&message);
     });
     let path = written(folder.path(), &[text.as_bytes()]);
     assert_eq!(store::load(&path, &id()).unwrap().conversation.messages.len(), 7_999);
@@ -343,7 +351,7 @@ fn no_title_leads_out_of_the_folder() {
         let name = path.file_name().unwrap().to_str().unwrap();
         assert_eq!(path, folder.join(name), "{title:?}");
         assert!(name.len() < 80 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-.".contains(&b)), "{name}");
-        assert_eq!(store::index(&folder).unwrap()[&id], path);
+        assert_eq!(store::files(&folder).unwrap()[&id], path);
         assert!(store::load(&path, &id).unwrap().conversation.title.unwrap_or_default() == title);
     }
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), count);
@@ -361,8 +369,8 @@ fn what_is_no_file_is_left_alone() {
     pipe(&named);
     std::fs::create_dir(folder.path().join(format!("{}-folder.jsonl", ConversationId::new(1, 1)))).unwrap();
     std::os::unix::fs::symlink("/dev/zero", folder.path().join("0000000000002-00000002.jsonl")).unwrap();
-    assert_eq!(store::list(folder.path()).unwrap(), []);
-    assert!(store::index(folder.path()).unwrap().is_empty() && store::check(folder.path(), true).unwrap().is_empty());
+    assert_eq!(Index::open(folder.path(), None).unwrap().refresh(Duration::from_mins(1)).unwrap().0, []);
+    assert!(store::files(folder.path()).unwrap().is_empty() && store::check(folder.path(), true).unwrap().is_empty());
     // Also where it became one since it was listed, and where a torn end should go.
     assert!(store::load(&named, &id()).unwrap_err().contains("it is no file"));
     assert!(store::load(Path::new("/dev/zero"), &id()).is_err());

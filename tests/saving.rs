@@ -88,7 +88,10 @@ impl Writer {
         let id = self.conversation.id.clone();
         self.worker.send(StoreRequest::Append { id: id.clone(), entries, sync: wait, ticket });
         let until = Instant::now() + Duration::from_secs(10);
-        while wait {
+        if !wait {
+            return self.wait_for_retry();
+        }
+        loop {
             match self.events.recv_timeout(until.saturating_duration_since(Instant::now())).unwrap() {
                 StoreEvent::Saved { ticket, .. } if ticket == self.ticket => break,
                 StoreEvent::SaveFailed { reason, .. } => self.failed(reason),
@@ -100,7 +103,11 @@ impl Writer {
                 _ => {}
             }
         }
-        // It is tried again by itself.
+        self.wait_for_retry();
+    }
+
+    /// What failed is tried again by itself.
+    fn wait_for_retry(&mut self) {
         while self.failing {
             match self.events.recv_timeout(Duration::from_secs(10)).unwrap() {
                 StoreEvent::SaveRecovered { .. } => self.failing = false,

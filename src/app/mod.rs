@@ -492,6 +492,8 @@ fn fresh(now: Now, id: ConversationId, (sampling, system, overflow): &(Sampling,
 }
 
 #[cfg(test)]
+mod draft_tests;
+#[cfg(test)]
 pub(crate) mod overflow_tests;
 #[cfg(test)]
 pub(crate) mod shelf_tests;

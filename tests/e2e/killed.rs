@@ -137,7 +137,7 @@ fn kept(home: &Home) -> String {
             let fine = matches!(one.state, llmchat::store::State::Fine | llmchat::store::State::Torn);
             assert!(fine, "{}: {:?}", one.path.display(), one.notes);
         }
-        for (id, path) in llmchat::store::index(&folder).unwrap() {
+        for (id, path) in llmchat::store::files(&folder).unwrap() {
             let conversation = llmchat::store::load(&path, &id).unwrap().conversation;
             for text in conversation.messages.iter().map(|m| &m.text).chain([&conversation.draft]) {
                 all.push_str(text);
