@@ -35,11 +35,13 @@ def percentile(values, share):
 class Chat:
     """The chat in a pseudo-terminal of 130 × 40."""
 
-    def __init__(self, *arguments, trace=None):
+    def __init__(self, *arguments, trace=None, before=None):
         self.home = tempfile.TemporaryDirectory()
         os.makedirs(f"{self.home.name}/data")
         os.symlink(MODELS, f"{self.home.name}/data/models")
         pathlib.Path(f"{self.home.name}/config.toml").touch()
+        if before:
+            before(self.home.name)
         env = dict(os.environ, TERM="xterm-256color", LLMCHAT_DATA_DIR=f"{self.home.name}/data",
                    LLMCHAT_STATE_DIR=f"{self.home.name}/state",
                    LLMCHAT_CACHE_DIR=f"{self.home.name}/cache", LLMCHAT_CONFIG=f"{self.home.name}/config.toml")
@@ -455,12 +457,68 @@ def figure_library(_):
     """conversations"""
     import library
     return "; ".join(library.measure(PROGRAM, statistics.median))
+def long_journal(folder, messages):
+    """A conversation of so many messages as the chat writes it, with an early try that is deleted."""
+    created = 1764590000000
+    name = f"{created}-00000001"
+    os.makedirs(folder, exist_ok=True)
+    with open(f"{folder}/{name}.jsonl", "w") as file:
+        def line(**entry):
+            file.write(json.dumps(entry, separators=(",", ":")) + "\n")
+        line(type="header", version=1, id=name, created=created)
+        line(type="title", text="A long one")
+        parent = None
+        for n in range(1, messages + 1):
+            role = "user" if n % 2 else "assistant"
+            text = f"message-{n}: " + "all work and no play makes Jack a dull boy. " * (2 if n % 2 else 8)
+            if role == "user":
+                line(type="step", what="question")
+            line(type="message", id=n, parent=parent, role=role, text=text, at=created + n, state="complete")
+            parent = n
+            if n == 4:
+                line(type="step", what="delete")
+                line(type="delete", id=3)
+                parent = 2
+    return name
+
+
+def figure_long(options):
+    """a conversation of 10,000 messages: opened, keys in it, a page up"""
+    opened, keys, pages = [], [], []
+    for _ in range(5):
+        chat = Chat("--continue", before=lambda home: long_journal(f"{home}/data/conversations", 10_000))
+        chat.wait("message-10000")
+        opened.append(time.time() - chat.began)
+        chat.rest(2.5)  # the model is loaded by then
+        for i in range(60):
+            sign = chr(0x2460 + i % 20)  # a sign that is nowhere in it
+            since = len(chat.seen)
+            began = time.perf_counter()
+            chat.write(sign)
+            while sign.encode() not in chat.seen[since:]:
+                chat.read(0.001)
+            keys.append((time.perf_counter() - began) * 1000)
+            chat.rest(0.02 + 0.013 * (i % 3))
+            if i % 20 == 19:
+                chat.write("\x15")
+                chat.rest(0.05)
+        for i in range(40):
+            since = len(chat.seen)
+            began = time.perf_counter()
+            chat.write("\x1b[5~")
+            while b"\x1b[?2026l" not in chat.seen[since:]:
+                chat.read(0.001)
+            pages.append((time.perf_counter() - began) * 1000)
+            chat.rest(0.05)
+        chat.close()
+    return (f"shown {statistics.median(opened):.2f} s after the start ({max(opened):.2f} at most); key p50 {percentile(keys, 0.5):.1f} ms, "
+            f"p99 {percentile(keys, 0.99):.1f} ms of {len(keys)}; page up p99 {percentile(pages, 0.99):.1f} ms of {len(pages)}")
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--raw")
-    parser.add_argument("--only", default="bench,screen,start,keys,stop,reuse,idle,memory,busy,beams,answer,lens,resident,resume,plan,lengths,library")
+    parser.add_argument("--only", default="bench,screen,start,keys,stop,reuse,idle,memory,busy,beams,answer,lens,resident,resume,plan,lengths,long,library")
     options = parser.parse_args()
     for name in options.only.split(","):
         figure = globals()[f"figure_{name}"]
