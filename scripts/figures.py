@@ -161,25 +161,36 @@ def figure_start(options):
     return f"{statistics.median(times):.1f} ms median, {max(times):.1f} ms at most"
 
 
-def figure_keys(options):
-    """key to screen while a model decodes"""
+def key_times(chat, count):
+    """Milliseconds from a key to the screen, for so many keys with pauses between."""
     times = []
-    chat = Chat("-n", "100000", "-c", "8192")
-    chat.rest(2.5)  # the model is loaded by then
-    chat.write(STORY + "\r")
-    chat.wait("writes")
-    for i in range(300):
-        sign = chr(0x2460 + i % 20)  # a sign that no answer writes
-        since = len(chat.seen)
-        began = time.perf_counter()
-        chat.write(sign)
-        while sign.encode() not in chat.seen[since:]:
-            chat.read(0.001)
-        times.append((time.perf_counter() - began) * 1000)
+    for i in range(count):
+        sign = chr(0x2460 + i % 20)  # a sign that stands nowhere else
+        times.append(time_to(chat, sign, sign))
         chat.rest(0.02 + 0.013 * (i % 3))
         if i % 20 == 19:
             chat.write("\x15")
             chat.rest(0.05)
+    return times
+
+
+def time_to(chat, keys, seen):
+    """Milliseconds from keys to what they bring onto the screen."""
+    since = len(chat.seen)
+    began = time.perf_counter()
+    chat.write(keys)
+    while seen.encode() not in chat.seen[since:]:
+        chat.read(0.001)
+    return (time.perf_counter() - began) * 1000
+
+
+def figure_keys(options):
+    """key to screen while a model decodes"""
+    chat = Chat("-n", "100000", "-c", "8192")
+    chat.rest(2.5)  # the model is loaded by then
+    chat.write(STORY + "\r")
+    chat.wait("writes")
+    times = key_times(chat, 300)
     chat.close()
     return f"p50 {percentile(times, 0.5):.1f} ms, p99 {percentile(times, 0.99):.1f} ms of {len(times)}"
 
@@ -490,25 +501,9 @@ def figure_long(options):
         chat.wait("message-10000")
         opened.append(time.time() - chat.began)
         chat.rest(2.5)  # the model is loaded by then
-        for i in range(60):
-            sign = chr(0x2460 + i % 20)  # a sign that is nowhere in it
-            since = len(chat.seen)
-            began = time.perf_counter()
-            chat.write(sign)
-            while sign.encode() not in chat.seen[since:]:
-                chat.read(0.001)
-            keys.append((time.perf_counter() - began) * 1000)
-            chat.rest(0.02 + 0.013 * (i % 3))
-            if i % 20 == 19:
-                chat.write("\x15")
-                chat.rest(0.05)
-        for i in range(40):
-            since = len(chat.seen)
-            began = time.perf_counter()
-            chat.write("\x1b[5~")
-            while b"\x1b[?2026l" not in chat.seen[since:]:
-                chat.read(0.001)
-            pages.append((time.perf_counter() - began) * 1000)
+        keys += key_times(chat, 60)
+        for _ in range(40):
+            pages.append(time_to(chat, "\x1b[5~", "\x1b[?2026l"))
             chat.rest(0.05)
         chat.close()
     return (f"shown {statistics.median(opened):.2f} s after the start ({max(opened):.2f} at most); key p50 {percentile(keys, 0.5):.1f} ms, "

@@ -173,8 +173,7 @@ impl App {
         }
         let looped = self.engine.job.as_ref().is_some_and(|j| j.looped);
         let earlier = self.engine.job.as_mut().map(|j| std::mem::take(&mut j.earlier)).unwrap_or_default();
-        let (seed, score, origin) = (0, None, None);
-        self.end_answer(Made { model, sampling, seed, finish, usage, timings, score, earlier, looped, origin });
+        self.end_answer(Made { usage, timings, earlier, looped, ..Made::new(&model, sampling, finish) });
         self.engine.figures.phase = Phase::Done;
         if let Some(chat) = self.chat_mut(&id) {
             chat.queued = queued;

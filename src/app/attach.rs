@@ -33,13 +33,10 @@ impl App {
             }
         };
         for content in contents {
-            let mut effects = Vec::new();
-            self.chat.ensure_file(&mut effects);
             // The words are kept before anything refers to them.
-            if !self.chat.conversation.contents.iter().any(|c| c.id == content.id) {
-                self.chat.record(vec![Entry::Content(content.clone())], true, None, &mut effects);
+            if self.chat.conversation.content(&content.id).is_none() {
+                self.chat.record(vec![Entry::Content(content.clone())], true, None, &mut self.effects);
             }
-            self.effects.append(&mut effects);
             let chat = self.chat.conversation.id.clone();
             if self.engine.info.is_some() {
                 let job = self.next_number();

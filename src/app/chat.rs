@@ -7,7 +7,6 @@ use super::transcript::Transcript;
 use crate::chat::{
     Access, Conversation, Edit, Entry, Finish, Message, MessageId, Role, Sampling, StoreRequest, unmarked,
 };
-use crate::engine::protocol::{Prompt, Turn};
 
 /// How long typing or a slider must rest before it is saved.
 const REST: Duration = Duration::from_millis(700);
@@ -186,16 +185,6 @@ impl Chat {
         }
         entries.extend(self.new_draft());
         (id, entries)
-    }
-
-    /// The prompt that leads to a message, it included.
-    pub fn prompt_to(&self, last: MessageId) -> Prompt {
-        let sent = self.conversation.sent_to(last);
-        let turns = sent
-            .messages
-            .into_iter()
-            .map(|m| Turn { role: m.role, text: self.conversation.spoken(&m.text).into_owned() });
-        Prompt::Chat { system: sent.system, turns: turns.collect() }
     }
 
     /// The last message of the path.

@@ -10,7 +10,7 @@ use super::figures::{Figures, Phase};
 use super::summary::Summary;
 use crate::chat::{ConversationId, Edit, Entry, Finish, Made, MessageId, MessageState, Role, Sampling, TokenRecord};
 use crate::engine::protocol::{
-    BeamLine, Cells, ContextParams, EngineEvent, EngineNews, JobId, ModelInfo, Pick, Problem, Request,
+    BeamLine, Cells, ContextParams, EngineEvent, EngineNews, JobId, ModelInfo, Pick, Problem, Prompt, Request,
 };
 
 /// After so much silence during work the engine is called stuck.
@@ -264,7 +264,7 @@ impl App {
         let Some(chat) = self.chat_mut(&id) else { return };
         let (prompt, sampling) = match &summary {
             Some(summary) => (summary.prompt(), summary.sampling()),
-            None => (chat.prompt_to(message), chat.conversation.sampling.clone()),
+            None => (Prompt::to(&chat.conversation, message), chat.conversation.sampling.clone()),
         };
         self.look_at(Some(id.clone()));
         self.engine.figures = Figures::default();

@@ -303,19 +303,20 @@ impl App {
             self.error("A title needs at least one letter; the old one stays");
             return;
         }
+        self.change(id, Edit::Title, Entry::Title { text: title });
+    }
+
+    /// Writes an edit into a conversation, open here or not.
+    pub(super) fn change(&mut self, id: ConversationId, what: Edit, entry: Entry) {
         if let Some(chat) = self.chat_mut(&id)
             && chat.is_ours()
         {
             let mut effects = Vec::new();
-            chat.edit(Edit::Title, vec![Entry::Title { text: title }], true, None, &mut effects);
+            chat.edit(what, vec![entry], true, None, &mut effects);
             self.effects.append(&mut effects);
             self.list();
         } else {
-            self.effects.push(Effect::Store(StoreRequest::Change(
-                id,
-                Edit::Title,
-                Box::new(Entry::Title { text: title }),
-            )));
+            self.effects.push(Effect::Store(StoreRequest::Change(id, what, Box::new(entry))));
         }
     }
 }

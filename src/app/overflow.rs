@@ -9,7 +9,7 @@ use super::full::{Counted, Full, Model, Plan, counted};
 use super::overlay::Overlay;
 use super::{App, State};
 use crate::chat::{ConversationId, Cut, Edit, Entry, Finish, Message, MessageId, Overflow, Role};
-use crate::engine::protocol::{JobId, Problem, Request, Size};
+use crate::engine::protocol::{JobId, Problem, Prompt, Request, Size};
 
 /// Prompts with fewer fresh tokens do not tell how fast the model reads.
 const TELLING: u32 = 32;
@@ -138,7 +138,7 @@ impl App {
     /// An answer has filled the context: what can be done depends on what leads to it.
     pub(super) fn measure(&mut self, message: MessageId, by_hand: bool) {
         let job = self.next_number();
-        let prompt = self.chat.prompt_to(message);
+        let prompt = Prompt::to(&self.chat.conversation, message);
         self.measuring = Some(Measuring { job, chat: self.chat.conversation.id.clone(), message, by_hand });
         self.effects.push(Effect::Engine(Request::Measure { job, prompt }));
     }

@@ -534,7 +534,7 @@ impl App {
     fn answered(&mut self, what: Asked, text: &str) {
         match what {
             Asked::Title(id) => self.rename(id, &text.replace('\n', " ")),
-            Asked::Tags(id) => self.set_tags(&id, text),
+            Asked::Tags(id) => self.set_tags(id, text),
             Asked::System => self.set_system(text.trim().to_owned()),
             Asked::Token if text.is_empty() => {}
             Asked::Token => self.pick(Pick::Text(text.to_owned())),

@@ -248,7 +248,7 @@ impl App {
             Command::ListRestore => self.restore(),
             _ => {
                 if let Some((id, title, filing)) = target {
-                    self.list_one(command, &id, &title, filing);
+                    self.list_one(command, id, &title, filing);
                 }
             }
         }
@@ -263,16 +263,16 @@ impl App {
         Some((c.id.clone(), self.chat.title().to_owned(), c.filing.clone()))
     }
 
-    fn list_one(&mut self, command: Command, id: &ConversationId, title: &str, mut filing: Filing) {
+    fn list_one(&mut self, command: Command, id: ConversationId, title: &str, mut filing: Filing) {
         match command {
             Command::Open => {
                 let place = self.library.hit().and_then(|hit| hit.message);
                 self.end_filter();
-                self.open_at(id, place);
+                self.open_at(&id, place);
             }
-            Command::ListRename => self.ask_text(Asked::Title(id.clone()), title),
-            Command::ListDelete => self.overlay = Some(Overlay::Delete(id.clone(), title.to_owned())),
-            Command::Tags => self.ask_text(Asked::Tags(id.clone()), &filing.typed()),
+            Command::ListRename => self.ask_text(Asked::Title(id), title),
+            Command::ListDelete => self.overlay = Some(Overlay::Delete(id, title.to_owned())),
+            Command::Tags => self.ask_text(Asked::Tags(id), &filing.typed()),
             Command::Pin => {
                 filing.pinned = !filing.pinned;
                 self.tell(if filing.pinned {
@@ -280,38 +280,23 @@ impl App {
                 } else {
                     "It stands among the others again"
                 });
-                self.file(id, filing);
+                self.change(id, Edit::Filing, Entry::Filed(filing));
             }
             Command::Archive => {
                 filing.archived = !filing.archived;
                 let told =
                     if filing.archived { "Archived; A in the list shows what is" } else { "It is in the list again" };
                 self.tell(told);
-                self.file(id, filing);
+                self.change(id, Edit::Filing, Entry::Filed(filing));
             }
             _ => {}
         }
     }
 
-    pub(super) fn set_tags(&mut self, id: &ConversationId, text: &str) {
-        let there = self.library.items.iter().find(|s| s.id == *id).map(|s| s.filing.clone());
-        let filing = self.chat_mut(id).map(|chat| chat.conversation.filing.clone()).or(there).unwrap_or_default();
-        self.file(id, Filing { tags: Filing::tags_of(text), ..filing });
-    }
-
-    /// Files a conversation, open here or not.
-    fn file(&mut self, id: &ConversationId, filing: Filing) {
-        let entry = Entry::Filed(filing);
-        if let Some(chat) = self.chat_mut(id)
-            && chat.is_ours()
-        {
-            let mut effects = Vec::new();
-            chat.ensure_file(&mut effects);
-            chat.edit(Edit::Filing, vec![entry], true, None, &mut effects);
-            self.effects.append(&mut effects);
-            self.list();
-        } else {
-            self.effects.push(Effect::Store(StoreRequest::Change(id.clone(), Edit::Filing, Box::new(entry))));
-        }
+    pub(super) fn set_tags(&mut self, id: ConversationId, text: &str) {
+        let there = self.library.items.iter().find(|s| s.id == id).map(|s| s.filing.clone());
+        let filing = self.chat_mut(&id).map(|chat| chat.conversation.filing.clone()).or(there).unwrap_or_default();
+        let filing = Filing { tags: Filing::tags_of(text), ..filing };
+        self.change(id, Edit::Filing, Entry::Filed(filing));
     }
 }

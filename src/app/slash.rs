@@ -52,7 +52,7 @@ impl App {
             (Command::Search, words) if !words.is_empty() => self.search(words),
             (Command::Tags, tags) if !tags.is_empty() => {
                 let id = self.chat.conversation.id.clone();
-                self.set_tags(&id, tags);
+                self.set_tags(id, tags);
             }
             (Command::Export, how) if !how.is_empty() => self.export(how),
             (Command::Presets, name) if !name.is_empty() => self.preset(name),

@@ -3,7 +3,7 @@
 use super::event::Effect;
 use super::{App, Focus, State};
 use crate::chat::{Edit, Entry, Message, MessageId, MessageState, Role, TokenRecord};
-use crate::engine::protocol::Request;
+use crate::engine::protocol::{Prompt, Request};
 
 /// A token less probable than this is surprising: −ln p in nats, a probability below 5 %.
 pub const SURPRISING: f32 = 3.0;
@@ -71,7 +71,7 @@ impl App {
             return;
         };
         let job = self.next_number();
-        let prompt = self.chat.prompt_to(last);
+        let prompt = Prompt::to(&self.chat.conversation, last);
         self.scoring = Some(job);
         self.effects.push(Effect::Engine(Request::Score { job, prompt }));
         self.tell("Reading the conversation from its beginning …");

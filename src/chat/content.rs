@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::conversation::Conversation;
+use super::origin::hex;
 
 /// Letters of an id.
 const ID: usize = 12;
@@ -28,7 +29,7 @@ pub struct Content {
 impl Content {
     /// Names a text.
     pub fn new(name: &str, text: String) -> Self {
-        let id = Sha256::digest(&text).iter().map(|b| format!("{b:02x}")).collect::<String>()[..ID].to_owned();
+        let id = hex(&Sha256::digest(&text))[..ID].to_owned();
         let plain = |c: char| if c.is_control() || "[]·#".contains(c) { '_' } else { c };
         let name: String = name.chars().map(plain).collect();
         let long = name.chars().count().saturating_sub(LONGEST_NAME);
@@ -90,7 +91,8 @@ impl Conversation {
         marks(text).into_iter().filter_map(|(_, id)| self.content(id)).collect()
     }
 
-    fn content(&self, id: &str) -> Option<&Content> {
+    /// The text of that id.
+    pub fn content(&self, id: &str) -> Option<&Content> {
         self.contents.iter().find(|content| content.id == id)
     }
 

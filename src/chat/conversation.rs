@@ -256,7 +256,7 @@ impl Conversation {
             Entry::Overflow { overflow } => self.overflow = *overflow,
             Entry::Filed(filing) => self.filing = filing.clone(),
             Entry::Content(content) => {
-                if !self.contents.iter().any(|c| c.id == content.id) {
+                if self.content(&content.id).is_none() {
                     self.contents.push(content.clone());
                 }
             }

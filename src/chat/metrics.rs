@@ -107,6 +107,24 @@ pub struct Made {
     pub origin: Option<Box<Origin>>,
 }
 
+impl Made {
+    /// How an answer was made of which no more than this is known.
+    pub fn new(model: &str, sampling: Sampling, finish: Finish) -> Self {
+        Self {
+            model: model.to_owned(),
+            sampling,
+            seed: 0,
+            finish,
+            usage: Usage::default(),
+            timings: Timings::default(),
+            score: None,
+            earlier: Vec::new(),
+            looped: false,
+            origin: None,
+        }
+    }
+}
+
 /// What an answer came from, or nothing where a newer version says it in words that are not known here: the answer is
 /// worth more than its record.
 fn known<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Box<Origin>>, D::Error> {

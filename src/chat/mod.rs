@@ -24,7 +24,7 @@ pub use journal::{Access, Entry, JOURNAL_VERSION, StoreEvent, StoreRequest, Summ
 pub use knobs::{KNOBS, Kind, Knob, KnobError, Spec, first_knobs};
 pub use kv::{FlashAttention, KvType, KvTypes};
 pub use metrics::{Finish, Made, Timings, TokenRecord, Usage};
-pub use origin::Origin;
+pub use origin::{Origin, hex};
 pub use presets::{Change, Preset};
 pub use rope::{Rope, RopeScaling};
 pub use sampling::{Bias, EarlyStopping, LoopGuard, Mirostat, Mode, Sampling, Seed, Stage};

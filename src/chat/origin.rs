@@ -46,6 +46,11 @@ pub struct Origin {
     pub rope: Rope,
 }
 
+/// Bytes in hexadecimal digits, as hashes are written.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

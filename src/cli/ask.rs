@@ -305,33 +305,18 @@ fn figures(done: &Done) {
 
 fn made(done: &Done, running: &Running) -> Made {
     Made {
-        model: running.info.name.clone(),
-        sampling: done.sampling.clone(),
         seed: done.seed,
-        finish: done.finish,
         usage: done.usage,
         timings: done.timings,
         score: done.alternatives.first().map(|a| a.score),
-        looped: false,
-        earlier: Vec::new(),
         origin: done.origin.clone(),
+        ..Made::new(&running.info.name, done.sampling.clone(), done.finish)
     }
 }
 
 /// How an answer was made that the engine did not end.
 fn broken_off(context: &Context, running: &Running) -> Made {
-    Made {
-        model: running.info.name.clone(),
-        sampling: context.settings.sampling.clone(),
-        seed: 0,
-        finish: Finish::Failed,
-        usage: Usage::default(),
-        timings: Timings::default(),
-        score: None,
-        looped: false,
-        earlier: Vec::new(),
-        origin: None,
-    }
+    Made::new(&running.info.name, context.settings.sampling.clone(), Finish::Failed)
 }
 
 struct Answer {

@@ -11,7 +11,7 @@ use crate::chat::{
     Access, Conversation, Edit, Entry, Made, Message, MessageId, MessageState, Role, StoreEvent, StoreRequest,
     TokenRecord,
 };
-use crate::engine::protocol::{Alternative, Prompt, Turn};
+use crate::engine::protocol::{Alternative, Prompt};
 use crate::paths::Paths;
 use crate::store::Worker;
 
@@ -92,12 +92,7 @@ impl Kept {
             }
             _ => return Err("The question is not saved and was not asked: the disk does not answer".to_owned()),
         }
-        let sent = self.conversation.sent_to(id);
-        let turns = sent
-            .messages
-            .into_iter()
-            .map(|m| Turn { role: m.role, text: self.conversation.spoken(&m.text).into_owned() });
-        Ok(Prompt::Chat { turns: turns.collect(), system: sent.system })
+        Ok(Prompt::to(&self.conversation, id))
     }
 
     fn record(&mut self, entries: Vec<Entry>, ticket: Option<u64>) {

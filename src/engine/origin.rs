@@ -7,7 +7,7 @@ use std::path::Path;
 use sha2::{Digest, Sha256};
 
 use super::sequences::Token;
-use super::states::hex;
+use crate::chat::hex;
 
 /// sha256 of the first bytes of a file, in hexadecimal digits.
 ///

@@ -21,7 +21,9 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::chat::{Finish, Made, Origin, Role, Sampling, Stage, Timings, TokenRecord, Usage};
+use crate::chat::{
+    Conversation, Finish, Made, Message, MessageId, Origin, Role, Sampling, Stage, Timings, TokenRecord, Usage,
+};
 
 pub use cache::{Because, CacheMap, Cells, Held, Holder};
 pub use context::ContextParams;
@@ -44,6 +46,16 @@ pub enum Prompt {
     Raw(String),
     /// Token ids as they are, for benchmarks and tests.
     Tokens(Vec<i32>),
+}
+
+impl Prompt {
+    /// What is sent of the path of a conversation to a message, it included.
+    pub fn to(conversation: &Conversation, last: MessageId) -> Self {
+        let sent = conversation.sent_to(last);
+        let text = |m: &Message| conversation.spoken(&m.text).into_owned();
+        let turns = sent.messages.into_iter().map(|m| Turn { role: m.role, text: text(m) });
+        Self::Chat { system: sent.system, turns: turns.collect() }
+    }
 }
 
 /// One turn of a prompt.

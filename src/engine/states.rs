@@ -17,7 +17,7 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 
 use super::sequences::{Token, common};
-pub use file::{LLAMA, hex, identity};
+pub use file::{LLAMA, identity};
 pub use keeper::Keeper;
 
 /// A state as llama.cpp writes it.

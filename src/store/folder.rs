@@ -43,16 +43,31 @@ pub fn is_plain(path: &Path, id: &ConversationId) -> bool {
     path.file_stem().is_some_and(|stem| stem == id.as_str())
 }
 
-/// Every conversation file of a folder.
-pub(super) fn conversations(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut paths = Vec::new();
-    for entry in std::fs::read_dir(folder)? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|e| e == "jsonl") && path.is_file() {
-            paths.push(path);
+/// Every conversation file of a folder. A folder that is not there holds none.
+///
+/// # Errors
+/// Says why the folder cannot be read, and what to do.
+pub(super) fn conversations(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let list = || {
+        let mut paths = Vec::new();
+        for entry in std::fs::read_dir(folder)? {
+            let entry = entry?;
+            let path = entry.path();
+            // The folder itself mostly says what its entries are: a question to each would take longer than all else.
+            let is_file = || entry.file_type().is_ok_and(|kind| kind.is_file() || kind.is_symlink() && path.is_file());
+            if path.extension().is_some_and(|e| e == "jsonl") && is_file() {
+                paths.push(path);
+            }
         }
-    }
-    Ok(paths)
+        Ok(paths)
+    };
+    list().or_else(|error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound => Ok(Vec::new()),
+        _ => Err(format!(
+            "The conversations in {} cannot be listed: {error}. Check the folder's rights",
+            folder.display()
+        )),
+    })
 }
 
 /// The id in a file's name.
@@ -69,9 +84,4 @@ pub fn path_of(folder: &Path, id: &ConversationId) -> Option<PathBuf> {
         name.strip_prefix(id.as_str()).is_some_and(|rest| rest.starts_with(['.', '-']))
     };
     conversations(folder).ok()?.into_iter().find(named)
-}
-
-/// Why a folder is not listed.
-pub(super) fn unlisted(folder: &Path, error: &io::Error) -> String {
-    format!("The conversations in {} cannot be listed: {error}. Check the folder's rights", folder.display())
 }

@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use super::folder;
 use super::glance::{self, Said, Seen};
 use super::words::Words;
-use crate::chat::{Filing, Hit, Role, Summary};
+use crate::chat::{ConversationId, Filing, Hit, Role, Summary, hex};
 
 /// Raised when the tables change: an index of another version is made anew.
 const VERSION: i32 = 1;
@@ -59,10 +59,24 @@ pub struct Index {
 
 /// A file as the folder has it.
 struct File {
+    id: ConversationId,
     name: String,
     size: u64,
     changed: i64,
 }
+
+/// A file as the index has it.
+struct Row {
+    size: u64,
+    changed: i64,
+    title: String,
+    messages: usize,
+    damage: Option<String>,
+    filing: Filing,
+}
+
+/// By the names of the files.
+type Rows = HashMap<String, Row>;
 
 /// Why the index is of no use.
 #[derive(Debug)]
@@ -102,8 +116,7 @@ impl Index {
     pub fn open(folder: &Path, cache: Option<&Path>) -> Result<Self, Fault> {
         let file = cache.map(|cache| {
             let name = Sha256::digest(folder.as_os_str().as_encoded_bytes());
-            let name: String = name[..8].iter().map(|b| format!("{b:02x}")).collect();
-            cache.join(format!("conversations-{name}.sqlite"))
+            cache.join(format!("conversations-{}.sqlite", hex(&name[..8])))
         });
         let kept = file.and_then(|file| {
             let open = || base(Connection::open(&file)?);
@@ -159,37 +172,25 @@ impl Index {
     pub fn refresh(&mut self, time: Duration) -> Result<(Vec<Summary>, usize), Fault> {
         let until = Instant::now() + time;
         let there = files(&self.folder).map_err(Fault::Folder)?;
-        let left = self.take_in(&there, until)?;
-        let mut known = self.rows()?;
-        let summary = |file: File| {
-            let id = folder::id_of(Path::new(&file.name))?;
-            let changed = file.changed / 1_000_000;
-            Some(match known.remove(&file.name) {
-                Some(summary) => Summary { changed, ..summary },
-                None => Summary {
-                    title: slug(&file.name),
-                    id,
-                    changed,
-                    messages: 0,
-                    damage: None,
-                    filing: Filing::default(),
-                },
-            })
-        };
-        let mut list: Vec<Summary> = there.into_iter().filter_map(summary).collect();
+        let mut rows = self.rows()?;
+        let (taken, left) = self.take_in(&there, &rows, until)?;
+        if taken {
+            rows = self.rows()?;
+        }
+        let mut list: Vec<Summary> = there.into_iter().map(|file| summary(file, &mut rows)).collect();
         list.sort_by(|a, b| b.changed.cmp(&a.changed).then_with(|| b.id.cmp(&a.id)));
         Ok((list, left))
     }
 
-    fn take_in(&mut self, there: &[File], until: Instant) -> rusqlite::Result<usize> {
-        let known = self.known()?;
+    /// Takes in what changed; whether anything did, and how many files are left.
+    fn take_in(&mut self, there: &[File], rows: &Rows, until: Instant) -> rusqlite::Result<(bool, usize)> {
         let names: BTreeSet<&str> = there.iter().map(|f| f.name.as_str()).collect();
-        let fresh = |f: &&File| known.get(&f.name).is_none_or(|known| *known != (f.size, f.changed));
+        let fresh = |f: &&File| rows.get(&f.name).is_none_or(|row| (row.size, row.changed) != (f.size, f.changed));
         let mut stale: Vec<&File> = there.iter().filter(fresh).collect();
         stale.sort_by_key(|file| std::cmp::Reverse(file.changed));
-        let lost: Vec<&String> = known.keys().filter(|name| !names.contains(name.as_str())).collect();
+        let lost: Vec<&String> = rows.keys().filter(|name| !names.contains(name.as_str())).collect();
         if stale.is_empty() && lost.is_empty() {
-            return Ok(0);
+            return Ok((false, 0));
         }
         let base = self.base.transaction_with_behavior(TransactionBehavior::Immediate)?;
         for name in lost {
@@ -204,33 +205,24 @@ impl Index {
             }
         }
         base.commit()?;
-        Ok(left)
+        Ok((true, left))
     }
 
-    fn known(&self) -> rusqlite::Result<HashMap<String, (u64, i64)>> {
-        let mut rows = self.base.prepare_cached("SELECT name, size, changed FROM files")?;
-        let row = |row: &rusqlite::Row| Ok((row.get(0)?, (row.get::<_, i64>(1)?.cast_unsigned(), row.get(2)?)));
-        rows.query_map([], row)?.collect()
-    }
-
-    fn rows(&self) -> rusqlite::Result<HashMap<String, Summary>> {
-        let mut rows = self.base.prepare_cached("SELECT name, shown, messages, damage, filing FROM files")?;
+    fn rows(&self) -> rusqlite::Result<Rows> {
+        let mut rows =
+            self.base.prepare_cached("SELECT name, size, changed, shown, messages, damage, filing FROM files")?;
         let row = |row: &rusqlite::Row| {
-            let name: String = row.get(0)?;
-            let filing: String = row.get(4)?;
-            let summary = folder::id_of(Path::new(&name)).map(|id| {
-                Ok::<_, rusqlite::Error>(Summary {
-                    id,
-                    title: row.get(1)?,
-                    changed: 0,
-                    messages: usize::try_from(row.get::<_, i64>(2)?).unwrap_or_default(),
-                    damage: row.get(3)?,
-                    filing: serde_json::from_str(&filing).unwrap_or_default(),
-                })
-            });
-            Ok(summary.transpose()?.map(|summary| (name, summary)))
+            let known = Row {
+                size: row.get::<_, i64>(1)?.cast_unsigned(),
+                changed: row.get(2)?,
+                title: row.get(3)?,
+                messages: usize::try_from(row.get::<_, i64>(4)?).unwrap_or_default(),
+                damage: row.get(5)?,
+                filing: serde_json::from_str(row.get_ref(6)?.as_str()?).unwrap_or_default(),
+            };
+            Ok((row.get(0)?, known))
         };
-        Ok(rows.query_map([], row)?.collect::<rusqlite::Result<Vec<_>>>()?.into_iter().flatten().collect())
+        rows.query_map([], row)?.collect()
     }
 
     /// Where words are found, what was said last first; at most so many.
@@ -300,22 +292,29 @@ fn private(file: &Path) -> std::io::Result<()> {
     options.open(file).map(drop)
 }
 
-/// Every conversation file. A folder that is not there holds none.
+/// What the list says of a file; of one that is not taken in yet, what its name says.
+fn summary(file: File, rows: &mut Rows) -> Summary {
+    let File { id, name, changed, .. } = file;
+    let changed = changed / 1_000_000;
+    match rows.remove(&name) {
+        Some(Row { title, messages, damage, filing, .. }) => Summary { id, title, changed, messages, damage, filing },
+        None => Summary { id, title: slug(&name), changed, messages: 0, damage: None, filing: Filing::default() },
+    }
+}
+
+/// Every conversation file.
 fn files(at: &Path) -> Result<Vec<File>, String> {
-    let paths = match folder::conversations(at) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-        other => other.map_err(|e| folder::unlisted(at, &e))?,
-    };
     let file = |path: PathBuf| {
         let facts = path.metadata().ok()?;
         let changed = facts.modified().ok()?.duration_since(UNIX_EPOCH).ok()?.as_nanos();
         Some(File {
+            id: folder::id_of(&path)?,
             name: path.file_name()?.to_str()?.to_owned(),
             size: facts.len(),
             changed: i64::try_from(changed).unwrap_or(i64::MAX),
         })
     };
-    Ok(paths.into_iter().filter_map(file).collect())
+    Ok(folder::conversations(at)?.into_iter().filter_map(file).collect())
 }
 
 fn forget(base: &Transaction<'_>, name: &str) -> rusqlite::Result<()> {

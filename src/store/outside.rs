@@ -2,7 +2,6 @@
 //! and changes nothing.
 
 use std::collections::HashMap;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -70,15 +69,8 @@ pub struct Checked {
 /// # Errors
 /// If the folder cannot be read.
 pub fn files(folder: &Path) -> Result<HashMap<ConversationId, PathBuf>, String> {
-    let paths = paths(folder).map_err(|e| folder::unlisted(folder, &e))?;
+    let paths = folder::conversations(folder)?;
     Ok(paths.into_iter().filter_map(|path| Some((folder::id_of(&path)?, path))).collect())
-}
-
-fn paths(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    match folder::conversations(folder) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        other => other,
-    }
 }
 
 /// Reads a conversation.
@@ -115,7 +107,7 @@ pub fn bring_in(folder: &Path, conversation: &Conversation, changed: i64) -> Res
 /// # Errors
 /// If the folder cannot be read.
 pub fn check(folder: &Path, repair: bool) -> Result<Vec<Checked>, String> {
-    let mut paths = paths(folder).map_err(|e| folder::unlisted(folder, &e))?;
+    let mut paths = folder::conversations(folder)?;
     paths.sort();
     let mut seen: HashMap<ConversationId, PathBuf> = HashMap::new();
     let mut checked = Vec::new();

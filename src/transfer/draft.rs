@@ -196,16 +196,9 @@ impl Draft {
             }
         }
         let answer = |words: &Words| Made {
-            model: words.model.clone().unwrap_or_else(|| self.source.name().to_owned()),
-            sampling: sampling.clone(),
-            seed: 0,
-            finish: Finish::Stop,
             usage: words.figures.usage,
             timings: words.figures.timings,
-            score: None,
-            earlier: Vec::new(),
-            looped: false,
-            origin: None,
+            ..Made::new(words.model.as_deref().unwrap_or(self.source.name()), sampling.clone(), Finish::Stop)
         };
         let messages: Vec<Message> = grafted
             .messages

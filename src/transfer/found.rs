@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use sha2::{Digest, Sha256};
 
 use super::draft::Source;
-use crate::chat::{Conversation, ConversationId, Role};
+use crate::chat::{Conversation, ConversationId, Role, hex};
 
 /// Longest title that is taken over.
 const LONGEST_TITLE: usize = 200;
@@ -126,10 +126,6 @@ fn digest(c: &Conversation) -> String {
 /// Two programs' conversations may have one name; they do not begin with the same words.
 fn first_words(c: &Conversation) -> &str {
     c.messages.first().map_or("", |m| m.text.as_str())
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
 /// The first line of a text that says something, as a title: not too long, nothing in it that is not shown.

@@ -1,16 +1,15 @@
 //! The map of the cache.
 
 use ratatui::Frame;
-use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
-use super::overlay::open_as_wide;
+use super::overlay::{open_as_wide, wrapped};
 use super::panel::part;
 use super::theme::Theme;
 use crate::app::{App, CacheMap, Held, Holder, counted};
 use crate::chat::Role;
-use crate::text::{Wrapped, fit, sanitise_line, width};
+use crate::text::{fit, sanitise_line, width};
 
 /// Columns of the longest sequence, where there is room for it.
 const BAR: usize = 24;
@@ -73,11 +72,6 @@ fn around(
     }
     above.truncate(most.saturating_sub(1).clamp(1, 2));
     (above, vec![Line::styled(fit(SHORT_KEYS, columns), theme.faint)])
-}
-
-fn wrapped(text: &str, columns: usize, style: Style) -> Vec<Line<'static>> {
-    let wrapped = Wrapped::new(text, columns);
-    (0..wrapped.height()).map(|n| Line::styled(wrapped.line(n).to_owned(), style)).collect()
 }
 
 fn facts(app: &App, map: &CacheMap) -> Vec<String> {

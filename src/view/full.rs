@@ -1,13 +1,13 @@
 //! The boxes of a full context: what can be done, and whether to go beyond the trained length.
 
 use ratatui::Frame;
+use ratatui::style::Style;
 use ratatui::text::Line;
 use ratatui::widgets::Paragraph;
 
-use super::overlay::{open, scrolled};
+use super::overlay::{open, scrolled, wrapped};
 use super::theme::Theme;
 use crate::app::{App, Full, counted};
-use crate::text::Wrapped;
 
 const KEYS: &str = "↑↓ Enter or a digit takes one · ←→ keeps fewer or more turns · Esc leaves all as it is.";
 const SETTING: &str = " What you take is done by itself from now on; /overflow changes that.";
@@ -30,8 +30,7 @@ fn lines(full: &Full, theme: &Theme, columns: usize) -> (Vec<Line<'static>>, usi
     let mut lines = Vec::new();
     let mut chosen = 0;
     let mut add = |text: &str, style| {
-        let wrapped = Wrapped::new(text, columns);
-        lines.extend((0..wrapped.height()).map(|n| Line::styled(wrapped.line(n).to_owned(), style)));
+        lines.extend(wrapped(text, columns, style));
         lines.len()
     };
     let mut at = add(&format!("{}.", full.heading()), theme.text);
@@ -60,9 +59,8 @@ pub fn beyond(app: &App, n_ctx: u32, theme: &Theme, frame: &mut Frame) {
         counted(n_ctx),
         counted(trained)
     );
-    let wrapped = Wrapped::new(&text, usize::from(inner.width).max(1));
-    let room = usize::from(inner.height).saturating_sub(1);
-    let mut lines: Vec<Line> = (0..wrapped.height().min(room)).map(|n| Line::raw(wrapped.line(n).to_owned())).collect();
+    let mut lines = wrapped(&text, usize::from(inner.width).max(1), Style::new());
+    lines.truncate(usize::from(inner.height).saturating_sub(1));
     lines.push(Line::styled("y take it   n leave it", theme.heading));
     frame.render_widget(Paragraph::new(lines), inner);
 }

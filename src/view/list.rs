@@ -5,6 +5,7 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
+use super::overlay::first_row;
 use super::theme::Theme;
 use crate::app::{App, Focus};
 use crate::chat::Summary;
@@ -28,12 +29,12 @@ pub fn draw(app: &App, theme: &Theme, area: Rect, frame: &mut Frame) {
         Line::styled(" Conversations", if focused { theme.chosen } else { theme.heading })
     }];
     let room = usize::from(area.height).saturating_sub(1).max(1);
-    let first = if focused { first(app, room) } else { 0 };
+    let first = if focused { first_row(library.at, room, |at| heading(app, at).is_some()) } else { 0 };
     for (at, item) in library.shown().enumerate().skip(first) {
         if lines.len() > room {
             break;
         }
-        if let Some(heading) = heading(app, at).filter(|_| at > first || lines.len() + 1 < room + 1) {
+        if let Some(heading) = heading(app, at).filter(|_| at > first || room > 1) {
             lines.push(Line::styled(fit(&heading, columns), theme.faint));
         }
         lines.push(row(app, theme, item, focused && at == library.at, columns));
@@ -52,20 +53,6 @@ fn heading(app: &App, at: usize) -> Option<String> {
     let own = group(at)?;
     let before = at.checked_sub(1).and_then(group);
     (before != Some(own)).then(|| own.title())
-}
-
-/// The first row that is drawn so that the chosen one has a place in so many lines.
-fn first(app: &App, room: usize) -> usize {
-    let mut first = app.library.at;
-    let mut lines = 1 + usize::from(heading(app, first).is_some());
-    while let Some(before) = first.checked_sub(1) {
-        lines += 1 + usize::from(heading(app, before).is_some());
-        if lines > room {
-            break;
-        }
-        first = before;
-    }
-    first
 }
 
 fn row(app: &App, theme: &Theme, item: &Summary, chosen: bool, columns: usize) -> Line<'static> {

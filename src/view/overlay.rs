@@ -26,10 +26,7 @@ pub fn draw(app: &App, theme: &Theme, frame: &mut Frame) {
         Overlay::Text { title, lines, top } => {
             let inner = open(theme, title, u16::MAX, frame);
             let columns = usize::from(inner.width);
-            let text = lines.iter().flat_map(|l| {
-                let wrapped = Wrapped::new(l, columns);
-                (0..wrapped.height()).map(|n| Line::raw(wrapped.line(n).to_owned())).collect::<Vec<_>>()
-            });
+            let text = lines.iter().flat_map(|line| wrapped(line, columns, Style::new()));
             scrolled(text.collect(), *top, theme, inner, frame);
         }
         Overlay::Search(search) => super::search::draw(search, theme, frame),
@@ -80,6 +77,28 @@ pub(super) fn open_as_wide(widest: u16, theme: &Theme, title: &str, lines: u16, 
     let inner = block.inner(area);
     frame.render_widget(block, area);
     inner
+}
+
+/// A text as lines of so many columns.
+pub(super) fn wrapped(text: &str, columns: usize, style: Style) -> Vec<Line<'static>> {
+    let wrapped = Wrapped::new(text, columns);
+    (0..wrapped.height()).map(|n| Line::styled(wrapped.line(n).to_owned(), style)).collect()
+}
+
+/// The first row that is drawn so that the chosen one has a place in so many lines, where some rows have a heading
+/// above them.
+pub(super) fn first_row(chosen: usize, room: usize, has_heading: impl Fn(usize) -> bool) -> usize {
+    let height = |row: usize| 1 + usize::from(has_heading(row));
+    let mut first = chosen;
+    let mut lines = height(first);
+    while let Some(before) = first.checked_sub(1) {
+        lines += height(before);
+        if lines > room {
+            break;
+        }
+        first = before;
+    }
+    first
 }
 
 /// Lines from the top one on; on the box's lower edge which of them are shown, if not all are.
@@ -160,9 +179,8 @@ fn presets(app: &App, theme: &Theme, list: &[Preset], at: usize, frame: &mut Fra
     let changes = list.get(at).map(|p| p.changes(&app.chat.conversation.sampling)).unwrap_or_default();
     let told: Vec<String> = changes.iter().map(|c| format!("{} {} → {}", c.label, c.old, c.new)).collect();
     let told = if told.is_empty() { "changes nothing".to_owned() } else { told.join(" · ") };
-    let wrapped = Wrapped::new(&told, columns.max(1));
     lines.push(Line::default());
-    lines.extend((0..wrapped.height()).map(|n| Line::styled(wrapped.line(n).to_owned(), theme.faint)));
+    lines.extend(wrapped(&told, columns.max(1), theme.faint));
     frame.render_widget(Paragraph::new(lines), inner);
 }
 

@@ -5,7 +5,7 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
-use super::overlay::open_as_wide;
+use super::overlay::{first_row, open_as_wide};
 use super::theme::Theme;
 use crate::app::{Search, counted};
 use crate::chat::{Hit, Role};
@@ -42,15 +42,7 @@ pub fn draw(search: &Search, theme: &Theme, frame: &mut Frame) {
     let query = fit(&format!("{}▏ ", sanitise_line(&search.query)), columns);
     let mut lines = vec![Line::from(vec![Span::styled(query, theme.heading), Span::styled(told, theme.faint)])];
     let room = usize::from(inner.height).saturating_sub(lines.len()).max(1);
-    let mut from = search.at;
-    let mut used = 1 + usize::from(begins(search, from));
-    while let Some(before) = from.checked_sub(1) {
-        used += 1 + usize::from(begins(search, before));
-        if used > room {
-            break;
-        }
-        from = before;
-    }
+    let from = first_row(search.at, room, |at| begins(search, at));
     for (at, hit) in search.hits.iter().enumerate().skip(from) {
         if lines.len() > room {
             break;

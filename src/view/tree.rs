@@ -6,10 +6,11 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Clear, Paragraph};
 
 use super::messages::name;
+use super::overlay::wrapped;
 use super::theme::Theme;
 use crate::app::{App, Areas, Focus, Tree, glance, how, seed, size};
 use crate::chat::{Message, Node};
-use crate::text::{Wrapped, fit, sanitise_line, width};
+use crate::text::{fit, sanitise_line, width};
 
 /// Lines under the rows: a line, and what is known of the chosen message; more where the screen is narrow.
 const DETAILS: usize = 3;
@@ -51,9 +52,8 @@ pub fn draw(app: &App, theme: &Theme, areas: &Areas, frame: &mut Frame) {
         lines.resize(1 + room, Line::default());
         lines.push(Line::styled("─".repeat(columns), theme.faint));
         let chosen = tree.chosen().and_then(|id| app.chat.conversation.message(id));
-        let told = Wrapped::new(&chosen.map(|m| told(app, m)).unwrap_or_default().join("\n"), columns);
-        let told = (0..told.height().min(details - 1)).map(|n| told.line(n).to_owned());
-        lines.extend(told.map(|line| Line::styled(line, theme.text)));
+        let told = chosen.map(|m| told(app, m)).unwrap_or_default().join("\n");
+        lines.extend(wrapped(&told, columns, theme.text).into_iter().take(details - 1));
     }
     frame.render_widget(Paragraph::new(lines), area);
 }

@@ -5,16 +5,15 @@ use std::process::ExitCode;
 
 use serde_json::json;
 
-use super::when;
+use super::{indexed, when};
 use crate::cli::Stop;
 use crate::cli::out::print;
 use crate::paths::Paths;
-use crate::store::Index;
 use crate::text::sanitise_line;
 
 /// Prints every conversation, those that are damaged or archived too.
 pub fn run(paths: &Paths, as_json: bool) -> Result<ExitCode, Stop> {
-    let (_, list) = Index::whole(&paths.conversations(), &paths.cache).map_err(|e| Stop::Failed(e.to_string()))?;
+    let (_, list) = indexed(paths).map_err(Stop::Failed)?;
     let mut out = String::new();
     if as_json {
         let rows = list.iter().map(|s| {

@@ -15,6 +15,9 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use super::Stop;
 use super::context::Context;
 use super::replay;
+use crate::chat::Summary;
+use crate::paths::Paths;
+use crate::store::Index;
 use crate::transfer::FORMATS;
 
 pub use export::to_file;
@@ -139,6 +142,11 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Stop> {
         "import" => import::run(&context, &texts("files"), flag("dry-run"), json),
         _ => check::run(&paths.conversations(), !flag("dry-run"), json),
     }
+}
+
+/// The index of all conversations, and the list.
+fn indexed(paths: &Paths) -> Result<(Index, Vec<Summary>), String> {
+    Index::whole(&paths.conversations(), &paths.cache).map_err(|fault| fault.to_string())
 }
 
 /// A time of the list, in the zone of the machine.

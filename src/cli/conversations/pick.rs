@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use super::indexed;
 use crate::chat::{ConversationId, Summary};
 use crate::paths::Paths;
-use crate::store::{self, Index};
+use crate::store;
 use crate::text::sanitise_line;
 
 /// The conversation of that id or beginning of an id, the only one with these words in its title, or the last one that
@@ -44,7 +45,7 @@ pub fn pick_file(paths: &Paths, text: &str) -> Result<(ConversationId, PathBuf),
 }
 
 fn titled(paths: &Paths, text: &str) -> Result<ConversationId, String> {
-    let (_, list) = Index::whole(&paths.conversations(), &paths.cache).map_err(|e| e.to_string())?;
+    let (_, list) = indexed(paths)?;
     if text == "last" {
         let undamaged = || list.iter().filter(|s| s.damage.is_none());
         let youngest = undamaged().find(|s| s.messages > 0).or_else(|| undamaged().next());

@@ -5,20 +5,19 @@ use std::process::ExitCode;
 
 use serde_json::json;
 
-use super::when;
+use super::{indexed, when};
 use crate::chat::{Hit, Role};
 use crate::cli::Stop;
 use crate::cli::out::print;
 use crate::paths::Paths;
-use crate::store::{Index, Words};
+use crate::store::Words;
 use crate::text::sanitise_line;
 
 /// Prints where words are found, what was said last first.
 pub fn run(paths: &Paths, query: &str, as_json: bool) -> Result<ExitCode, Stop> {
     let words = Words::parse(query).ok_or_else(|| Stop::Usage("there is nothing to search for".to_owned()))?;
-    let hits =
-        Index::whole(&paths.conversations(), &paths.cache).and_then(|(index, _)| index.search(&words, usize::MAX));
-    let hits = hits.map_err(|e| Stop::Failed(e.to_string()))?;
+    let (index, _) = indexed(paths).map_err(Stop::Failed)?;
+    let hits = index.search(&words, usize::MAX).map_err(|e| Stop::Failed(e.to_string()))?;
     if as_json {
         print(&format!("{}\n", json!(hits.iter().map(object).collect::<Vec<_>>())))?;
     } else if hits.is_empty() {

@@ -81,18 +81,14 @@ fn prompts(conversation: &Conversation, message: &Message, begin: &str) -> Vec<P
     let cuts = std::mem::take(&mut path.cuts);
     let places: Vec<Option<Cut>> = cuts.iter().rev().cloned().map(Some).chain([None]).collect();
     let sent = |cuts: Vec<Cut>| {
-        let path = Conversation { cuts, ..path.clone() };
-        let sent = path.sent_to(message.id);
-        let mut turns: Vec<Turn> = sent
-            .messages
-            .iter()
-            .map(|m| Turn { role: m.role, text: conversation.spoken(&m.text).into_owned() })
-            .collect();
-        turns.pop();
-        if !begin.is_empty() {
-            turns.push(Turn { role: Role::Assistant, text: begin.to_owned() });
+        let mut prompt = Prompt::to(&Conversation { cuts, ..path.clone() }, message.id);
+        if let Prompt::Chat { turns, .. } = &mut prompt {
+            turns.pop();
+            if !begin.is_empty() {
+                turns.push(Turn { role: Role::Assistant, text: begin.to_owned() });
+            }
         }
-        Prompt::Chat { system: sent.system, turns }
+        prompt
     };
     let mut prompts = vec![sent(cuts.clone())];
     prompts.extend(places.into_iter().map(|cut| sent(cut.into_iter().collect())));

@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 use super::{Key, Piece};
+use crate::chat::hex;
 
 /// What a state belongs to: it is of use to nothing else.
 pub type Identity = [u8; 32];
@@ -64,11 +65,6 @@ impl Write for Hashing<'_> {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
-}
-
-/// Bytes in hexadecimal digits.
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
 /// The file of a piece.

@@ -9,6 +9,7 @@ use std::time::SystemTime;
 
 use super::file::{self, Identity};
 use super::{Bytes, Key, Piece, States};
+use crate::chat::hex;
 
 enum Job {
     Write(Arc<Piece>, Bytes),
@@ -31,7 +32,7 @@ impl Keeper {
     /// # Errors
     /// If the folder cannot be made.
     pub fn new(root: &Path, identity: Identity, limit: u64) -> io::Result<Self> {
-        let folder = root.join(&file::hex(&identity)[..16]);
+        let folder = root.join(&hex(&identity)[..16]);
         let mut builder = std::fs::DirBuilder::new();
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);

@@ -5,7 +5,6 @@ use std::time::Instant;
 use llama_cpp_2::context::LlamaContext;
 
 use super::Session;
-use crate::chat::Role;
 use crate::engine::native;
 use crate::engine::sequences::{Cache, MAIN, SeqId, Token};
 use crate::engine::states::{Bytes, Key, Piece};
@@ -55,19 +54,15 @@ impl Session<'_> {
         }
         let (mut parent, mut from) = self.states.trunk(&path, kept);
         let scattered = self.ledger.scattered(seq).unwrap_or(tokens.len());
-        let borders: Vec<usize> = self
-            .parts
-            .iter()
-            .scan(0, |at, (_, n)| {
-                *at += *n as usize;
-                Some(*at)
-            })
-            .collect();
-        let system = self.parts.first().filter(|(role, _)| *role == Role::System).map(|(_, n)| *n as usize);
-        let mut ends: Vec<usize> = borders.into_iter().chain([scattered, tokens.len()]).collect();
+        let system = self.system();
+        let borders = self.parts.iter().scan(0, |at, (_, n)| {
+            *at += *n as usize;
+            Some(*at)
+        });
+        let mut ends: Vec<usize> = borders.chain([scattered, tokens.len()]).collect();
         ends.sort_unstable();
         for end in ends {
-            let must = end == tokens.len() || end == scattered || Some(end) == system;
+            let must = end == tokens.len() || end == scattered || end == system;
             if end <= from || end > tokens.len() || !(must || end >= from + LEAST) {
                 continue;
             }

@@ -56,6 +56,11 @@ impl Session<'_> {
         lines
     }
 
+    /// Tokens of the system prompt of the sequence at work.
+    pub(super) fn system(&self) -> usize {
+        self.parts.first().filter(|(role, _)| *role == Role::System).map_or(0, |(_, n)| *n as usize)
+    }
+
     /// A sequence by what was said in it: from the beginning of the turn on in which it parts from the others, the one
     /// at work from the first question on. Of one that parts nowhere, the end.
     fn label(&self, seq: SeqId, tokens: &[Token], shared: usize) -> String {
@@ -65,10 +70,9 @@ impl Session<'_> {
             words(&String::from_utf8_lossy(&bytes.collect::<Vec<u8>>()))
         };
         let end = tokens.len();
-        let system = self.parts.first().filter(|(role, _)| *role == Role::System).map_or(0, |(_, n)| *n as usize);
         let mark = |t: &Token| self.vocabulary.plain(*t).is_none();
         let turn = tokens[..shared].iter().rposition(mark).filter(|at| at + TOLD > shared).unwrap_or(shared);
-        let from = if seq == MAIN { system.min(end) } else { turn };
+        let from = if seq == MAIN { self.system().min(end) } else { turn };
         let said = if seq != MAIN && shared == end { String::new() } else { text(&tokens[from..end.min(from + TOLD)]) };
         if said.is_empty() { format!("… {}", text(&tokens[end.saturating_sub(TOLD)..])) } else { said }
     }
