@@ -206,7 +206,7 @@ impl App {
         self.tell(format!("{done}: {}. {} {other}", what.label(), key(again)));
         match what {
             Edit::Settings => self.look(),
-            Edit::Title => self.list(),
+            Edit::Title | Edit::Filing => self.list(),
             Edit::System | Edit::Cut | Edit::Overflow | Edit::Other => {}
             _ => self.chat.transcript.follow(),
         }

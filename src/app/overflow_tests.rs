@@ -1,6 +1,6 @@
 use super::tests::{Rig, info};
 use super::*;
-use crate::chat::{Cut, Entry, Finish, Overflow, Role, StoreRequest};
+use crate::chat::{Content, Cut, Entry, Finish, Overflow, Role, StoreRequest};
 use crate::engine::protocol::{EngineEvent, ModelInfo, Problem, Prompt, Request, Size, Turn};
 
 const WIDE: (u16, u16) = (120, 40);
@@ -223,6 +223,19 @@ fn a_summary_is_written_in_parts_and_stands_in_the_place_of_the_oldest() {
     assert_eq!(texts(&turns), ["question 3", "answer 3", "question 4"]);
     assert!(rig.app.cut_line().unwrap().contains("sent as a summary"));
     assert_eq!(rig.app.chat.conversation.messages.len(), 9, "no message came of the summary");
+}
+
+#[test]
+fn a_summary_is_made_of_the_words_of_files_and_not_of_their_marks() {
+    let mut rig = rig(400, 4);
+    let notes = Content::new("notes.txt", "The heron waits.".into());
+    rig.app.chat.conversation.messages[0].text = notes.mark(None);
+    rig.app.chat.conversation.apply(&Entry::Content(notes));
+    rig.send("question 4");
+    refuse(&mut rig, 60, 400, None);
+    rig.key(KeyCode::Char('2'));
+    let (_, _, turns) = prompt(&rig);
+    assert!(turns[0].text.contains("The heron waits."), "{}", turns[0].text);
 }
 
 #[test]

@@ -161,8 +161,11 @@ fn the_open_conversation_is_filed_with_a_slash_and_that_is_undone() {
     assert_eq!((filing(&rig).pinned, filing(&rig).archived, filing(&rig).typed().as_str()), (true, true, "one two"));
     let id = rig.app.chat.conversation.id.clone();
     assert_eq!(rig.file(&id).unwrap().filing, filing(&rig));
+    let lists = |rig: &Rig| rig.done.iter().filter(|e| **e == Effect::Store(StoreRequest::List)).count();
+    let before = lists(&rig);
     rig.alt('z');
     rig.alt('z');
+    assert_eq!(lists(&rig), before + 2, "the list shows it");
     assert_eq!(filing(&rig), Filing { pinned: true, ..Filing::default() });
     rig.alt('y');
     assert_eq!(filing(&rig).typed(), "one two");

@@ -62,8 +62,11 @@ impl App {
     pub(super) fn summarise(&mut self, full: Full, turns: usize) {
         let room = full.n_ctx().saturating_sub(2 * full.summary_tokens() + AROUND);
         let Some(chat) = self.chat_mut(&full.chat) else { return };
-        let text = |id| chat.conversation.message(id).map(|m| m.text.trim()).unwrap_or_default();
-        let said = full.first(turns).iter().map(|(id, role, tokens)| (*role, text(*id), *tokens));
+        // As it was sent: with the words of files, and not with their marks.
+        let text =
+            |id| chat.conversation.message(id).map(|m| chat.conversation.spoken(m.text.trim())).unwrap_or_default();
+        let said: Vec<_> = full.first(turns).iter().map(|(id, role, tokens)| (*role, text(*id), *tokens)).collect();
+        let said = said.iter().map(|(role, text, tokens)| (*role, text.as_ref(), *tokens));
         let parts = parts(said, (f64::from(room) * SURE) as u32);
         let path = chat.conversation.path_to(full.message);
         let before = chat.conversation.cut_on(&path).and_then(|(_, cut)| cut.summary.clone()).unwrap_or_default();
